@@ -1,7 +1,9 @@
 """Cron expressions in time zones: pure, by the pinned tzdata alone."""
 
+from jobs.cron.describe import describe
 from jobs.cron.errors import InvalidSchedule, NeverFires
 from jobs.cron.evaluator import DstPolicy, Evaluator
+from jobs.cron.preview import Note, Preview, PreviewTick, preview
 from jobs.cron.ticks import DST_POLICIES, check, evaluator_for, instant_of, next_ticks
 from jobs.cron.zones import TZDATA_VERSION, zone_info, zone_names
 
@@ -12,10 +14,15 @@ __all__ = [
     "Evaluator",
     "InvalidSchedule",
     "NeverFires",
+    "Note",
+    "Preview",
+    "PreviewTick",
     "check",
+    "describe",
     "evaluator_for",
     "instant_of",
     "next_ticks",
+    "preview",
     "zone_info",
     "zone_names",
 ]

@@ -22,14 +22,14 @@ LAST_ORDINAL = date.max.toordinal()
 class Dates:
     """The dates that the three date fields allow together."""
 
-    __slots__ = ("_day", "_is_and", "_masks", "_months", "_weekday")
+    __slots__ = ("_masks", "day", "is_and", "months", "weekday")
 
     def __init__(self, day: Values, months: int, weekday: Values) -> None:
-        self._day = day
-        self._weekday = weekday
-        self._months = [month for month in range(1, 13) if months >> month & 1]
+        self.day = day
+        self.weekday = weekday
+        self.months = [month for month in range(1, 13) if months >> month & 1]
         # Vixie's rule: two restricted day fields add up, unless one of them starts with a star.
-        self._is_and = day.starts_with_star or weekday.starts_with_star
+        self.is_and = day.starts_with_star or weekday.starts_with_star
         self._masks: list[int | None] = [None] * 14
 
     @property
@@ -75,20 +75,20 @@ class Dates:
         lengths, starts = _LENGTHS[is_leap], _STARTS[is_leap]
         by_week = 0
         for weekday in range(7):
-            if self._weekday.mask >> weekday & 1:
+            if self.weekday.mask >> weekday & 1:
                 by_week |= _SEVENTHS[(weekday - first_weekday) % 7]
         mask = 0
-        for month in self._months:
+        for month in self.months:
             length, start = lengths[month - 1], starts[month - 1]
             first = (first_weekday + start) % 7
             days = self._days_of_month(length, first)
             weekdays = by_week >> start & ((1 << length) - 1) | self._weekday_rules(length, first)
-            mask |= (days & weekdays if self._is_and else days | weekdays) << start
+            mask |= (days & weekdays if self.is_and else days | weekdays) << start
         return mask
 
     def _days_of_month(self, length: int, first: int) -> int:
         """Bits of the days that the day-of-month field allows; bit 0 is the first."""
-        rule = self._day
+        rule = self.day
         bits = rule.mask >> 1 & ((1 << length) - 1)
         if rule.last_day:
             bits |= 1 << (length - 1)
@@ -102,7 +102,7 @@ class Dates:
 
     def _weekday_rules(self, length: int, first: int) -> int:
         """Bits of the days that nL and n#k allow in a month; bit 0 is the first."""
-        rule = self._weekday
+        rule = self.weekday
         if not rule.last_weekdays and not any(rule.nth):
             return 0
         bits = 0

@@ -24,7 +24,7 @@ class Evaluator:
         self.spec = spec
         self.zone = zone
         self.is_wildcard = spec.is_wildcard
-        self._runs_in_gaps = dst_policy == "vixie"
+        self.runs_in_gaps = dst_policy == "vixie"
         self._first_of_day = self._time_at_or_after(0)
         self._known = (0, 0)  # the last answer: at every instant in [a, b) the next tick is b
 
@@ -136,7 +136,7 @@ class Evaluator:
             tick = found - stretch.offset
             if tick < stretch.start:
                 tick = stretch.start  # the reading lies in the gap before this stretch
-                if not self._runs_in_gaps:
+                if not self.runs_in_gaps:
                     wall = stretch.opening
                     if wall > limit + DAY_SEC:
                         return None
@@ -170,14 +170,14 @@ class Evaluator:
     def _without_own_tick(self, stretch: Stretch) -> int:
         """How many readings of the gap before `stretch` have no tick to themselves."""
         missing = self.count_walls(stretch.reached, stretch.opening)
-        if missing == 0 or not self._runs_in_gaps:
+        if missing == 0 or not self.runs_in_gaps:
             return missing
         has_ordinary = self.count_walls(stretch.opening, stretch.opening + 1)
         return missing - 1 + has_ordinary
 
     def gap_ticks(self, after: int, until: int) -> Iterator[int]:
         """The ends of gaps in (after, until] at which policy "skip" has left out a tick."""
-        if self.is_wildcard or self._runs_in_gaps:
+        if self.is_wildcard or self.runs_in_gaps:
             return
         for stretch in self.zone.between(max(after, FIRST_SEC) + 1, min(until, LAST_SEC) + 1):
             if stretch.start <= after or not self.count_walls(stretch.reached, stretch.opening):

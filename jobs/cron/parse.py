@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from jobs.cron.dates import Dates
 from jobs.cron.errors import InvalidSchedule, NeverFires, shown
-from jobs.cron.fields import DAY, HOUR, MINUTE, MONTH, SECOND, WEEKDAY, Field, read_field
+from jobs.cron.fields import DAY, HOUR, MINUTE, MONTH, SECOND, WEEKDAY, read_field
 
 MAX_LENGTH = 1_000
 MACROS = {
@@ -106,9 +106,8 @@ def _macro(text: str) -> str:
 
 def _never(expression: str, texts: tuple[str, ...]) -> NeverFires:
     day, month, weekday = texts[3:]
-    place: Field = DAY
     return NeverFires(
         f"{shown(expression)} never fires: no date in 400 years has day-of-month {day}, "
         f"month {month} and day-of-week {weekday}",
-        field=place.name,
+        field=DAY.name,
     )
