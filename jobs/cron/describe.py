@@ -6,6 +6,7 @@ it knows nothing of Vixie's OR and AND, nor of lists that hold L or several n#k.
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 
 from cron_descriptor import (  # type: ignore[import-untyped]  # it ships no types
     ExpressionDescriptor,
@@ -113,7 +114,7 @@ def _weekdays(rule: Values) -> str:
 def _listed(names: Sequence[str], order: Sequence[str]) -> str:
     """The names; "a to b" for three or more in a row, "a, b, c … z" for many at one distance."""
     places = [order.index(name) for name in names]
-    steps = {after - before for before, after in zip(places, places[1:], strict=False)}
+    steps = {after - before for before, after in pairwise(places)}
     if len(names) > 2 and steps == {1}:
         return f"{names[0]} to {names[-1]}"
     if len(names) > 6 and len(steps) == 1:
