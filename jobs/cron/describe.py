@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 
-from cron_descriptor import (  # type: ignore[import-untyped]  # it ships no types
+from cron_descriptor import (  # it ships no types
     ExpressionDescriptor,
     Options,
 )
