@@ -5,7 +5,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
-from django.core.checks import CheckMessage, Error, Warning, register
+from django.core.checks import CheckMessage, Error, register
+from django.core.checks import Warning as CheckWarning
 
 MIN_BEATS_PER_LEASE = 3
 REDIS_SCHEMES = frozenset({"redis", "rediss", "redis+socket", "unix", "sentinel"})
@@ -64,7 +65,7 @@ def check_secret_key(app_configs: Sequence[Any] | None, **kwargs: object) -> lis
     if settings.SECRET_KEY != DEVELOPMENT_KEY:
         return []
     return [
-        Warning(
+        CheckWarning(
             "CHRONO_SECRET_KEY is not set",
             hint="set CHRONO_SECRET_KEY or CHRONO_SECRET_KEY_FILE; bin/up makes one",
             id="chrono.W001",
