@@ -14,6 +14,7 @@ from runs import floor, lifecycle, partitions, publisher
 from runs.leases import NamedLease
 from runs.maintenance import Maintenance
 from runs.models import Alert, Lease, RunAttempt, Worker
+from runs.records import RunRef
 from runs.sweeps import Sweep, Sweeper, housekeeping, registry, replay
 from runs.sweeps.partitions import drop_old, make_ahead, watch_default
 from runs.sweeps.reaper import Reaper
@@ -41,7 +42,7 @@ def broker() -> Iterator[redis.Redis]:
     publisher.client.cache_clear()
 
 
-def overdue_run() -> support.RunRef:
+def overdue_run() -> RunRef:
     ref = support.queued(support.job())
     support.claim([ref], lease_sec=0)
     return ref
