@@ -1,0 +1,111 @@
+"""CHRONO_HOME: the directory, its one owner at a time, and the secrets kept in it."""
+
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from chronoproject import proc
+from chronoproject.up.faults import UpError
+
+
+class Home:
+    """Paths under CHRONO_HOME. Everything secret is a 0600 file of the user who starts Chrono."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.logs = path / "logs"
+        self.lock = path / "up.lock"
+        self.up_json = path / "up.json"
+        self.processes = path / "processes.json"
+        self.credentials = path / "secrets" / "credentials.json"
+        self.secret_key = path / "secrets" / "secret_key"
+
+    def prepare(self) -> None:
+        """Make the directories, and learn now rather than later that they cannot be written."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            for directory in (self.logs, self.credentials.parent):
+                directory.mkdir(mode=0o700, exist_ok=True)
+            probe = self.path / ".probe"
+            write_private(probe, "")
+            probe.unlink()
+        except OSError as fault:
+            raise self.unusable(fault) from fault
+
+    def unusable(self, fault: OSError) -> UpError:
+        return UpError(f"cannot write in CHRONO_HOME {self.path}: {fault.strerror or fault}")
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Be the one supervisor of this home: a lock that ends with this process, however it ends."""
+        try:
+            file = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as fault:
+            raise self.unusable(fault) from fault
+        try:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UpError(
+                    f"Chrono already runs in {self.path} (supervisor pid {self._holder()});"
+                    " bin/up --stop ends it"
+                ) from None
+            os.ftruncate(file, 0)
+            os.write(file, f"{os.getpid()}\n".encode())
+            yield
+        finally:
+            os.close(file)
+
+    def supervisor(self) -> int | None:
+        """Pid of the live supervisor; None when the lock is free."""
+        try:
+            file = os.open(self.lock, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        except OSError as fault:
+            raise UpError(f"cannot read {self.lock}: {fault.strerror}") from fault
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return self._holder()
+        finally:
+            os.close(file)
+        return None
+
+    def _holder(self) -> int | None:
+        text = self.lock.read_text(encoding="ascii", errors="replace").strip()
+        return int(text) if text.isdigit() and proc.start_ticks(int(text)) is not None else None
+
+    def make_secrets(self) -> bool:
+        """Generate what the first start needs; True when the credentials are new."""
+        if not self.secret_key.exists():
+            write_private(self.secret_key, secrets.token_urlsafe(50))
+        if self.credentials.exists():
+            return False
+        write_private(
+            self.credentials,
+            json.dumps(
+                {
+                    "team": "demo",
+                    "api_token": f"chrono_{secrets.token_urlsafe(32)}",
+                    "admin_user": "admin",
+                    "admin_password": secrets.token_urlsafe(15),
+                }
+            ),
+        )
+        return True
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replace a file atomically, readable by its owner only."""
+    fresh = path.with_name(f"{path.name}.new")
+    file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(file, "w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(file)
+    fresh.replace(path)
