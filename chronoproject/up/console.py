@@ -22,7 +22,7 @@ class LogFile:
     def write(self, line: str) -> str:
         """Returns a new reason why lines cannot be kept, once, so that the caller can say it."""
         try:
-            with self.path.open("a", encoding="utf-8", opener=_private) as file:
+            with self.path.open("a", encoding="utf-8") as file:
                 file.write(line)
                 size = file.tell()
             if size > LOG_BYTES:
@@ -59,8 +59,11 @@ class Console:
         """To the log file alone."""
         now = time.time()
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1000):03}Z"
-        file = self._files.setdefault(name, LogFile(self._logs / f"{name}.log"))
+        file = self._files.setdefault(name, LogFile(self.path(name)))
         return file.write(f"{stamp} {text}\n")
+
+    def path(self, name: str) -> Path:
+        return self._logs / f"{name}.log"
 
     def show(self, text: str) -> None:
         """To the terminal alone: what holds a secret is in no log."""
@@ -96,7 +99,3 @@ class Console:
 def standard_output() -> int:
     sys.stdout.flush()
     return sys.stdout.fileno()
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)

@@ -4,12 +4,15 @@ import fcntl
 import json
 import os
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from chronoproject import proc
 from chronoproject.up.faults import UpError
+
+LOCK_TRIES = 5
 
 
 class Home:
@@ -41,19 +44,17 @@ class Home:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Be the one supervisor of this home: a lock that ends with this process, however it ends."""
+        """Be the one supervisor of this home: a lock that ends however this process ends."""
         try:
             file = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as fault:
             raise self.unusable(fault) from fault
         try:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not _lock(file):
                 raise UpError(
                     f"Chrono already runs in {self.path} (supervisor pid {self._holder()});"
                     " bin/up --stop ends it"
-                ) from None
+                )
             os.ftruncate(file, 0)
             os.write(file, f"{os.getpid()}\n".encode())
             yield
@@ -98,6 +99,18 @@ class Home:
             ),
         )
         return True
+
+
+def _lock(file: int) -> bool:
+    """Several tries, because `--status` holds a shared lock for the moment of its look."""
+    for _ in range(LOCK_TRIES):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.1)
+        else:
+            return True
+    return False
 
 
 def write_private(path: Path, text: str) -> None:

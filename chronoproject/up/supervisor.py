@@ -11,7 +11,7 @@ from types import FrameType
 from chronoproject.embedded import EmbeddedError
 from chronoproject.up.child import Child, Service, ending
 from chronoproject.up.console import Console
-from chronoproject.up.faults import UpError, StopRequestedError
+from chronoproject.up.faults import StopRequestedError, UpError
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # A second Ctrl-C leaves each process this long.
