@@ -65,6 +65,8 @@ POSTGRES_SETTINGS = {
     "log_line_prefix": "",
     "log_checkpoints": "off",
 }
+# Lines of postmaster.pid before the one that tells the state.
+STATUS_LINE = 7
 # For servers that hold nothing worth keeping: a test run's.
 VOLATILE_SETTINGS = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
 
@@ -177,6 +179,8 @@ class EmbeddedPostgres(EmbeddedServer):
         return f"postgresql://{USER}:{self.password}@{LOOPBACK}:{self.port}/{DATABASE}"
 
     def is_ready(self) -> bool:
+        if not self._says_ready():
+            return False
         try:
             psycopg.connect(self.url, connect_timeout=2).close()
         except psycopg.OperationalError:
@@ -199,6 +203,14 @@ class EmbeddedPostgres(EmbeddedServer):
             account=self.account,
             prepare=self.clear_stale_pid,
         )
+
+    def _says_ready(self) -> bool:
+        """The last line of its pid file; asking by connecting would fill its log with refusals."""
+        try:
+            lines = (self.data / "postmaster.pid").read_text(encoding="ascii").splitlines()
+        except FileNotFoundError:
+            return False
+        return lines[-1].strip() == "ready" if len(lines) > STATUS_LINE else False
 
     def clear_stale_pid(self) -> None:
         """Remove what a killed server left, once no server lives that stands in this directory.
@@ -287,6 +299,7 @@ class EmbeddedValkey(EmbeddedServer):
             # A full broker must say so, never drop a queue to make room.
             "maxmemory-policy": "noeviction",
             "daemonize": "no",
+            "loglevel": "warning",
             "logfile": '""',
         }
         return proc.Launch(

@@ -58,6 +58,11 @@ class Child:
         return self.identity.pid if self.identity else None
 
     @property
+    def lived_sec(self) -> float:
+        """Age of the present process; 0 when there is none."""
+        return time.monotonic() - self._started_at if self.process else 0.0
+
+    @property
     def output(self) -> int:
         """The read end of its output; -1 once closed."""
         return self._output

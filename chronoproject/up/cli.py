@@ -86,6 +86,7 @@ def _reporter(report: TextIO) -> Callable[[str], None]:
 def detach(config: Config) -> int:
     home = Home(config.home)
     home.prepare()
+    home.refuse_second()
     read_end, write_end = os.pipe()
     again = [sys.executable, "-m", "chronoproject.up", f"--report-to={write_end}"]
     with (home.logs / "up.log").open("ab") as log:
@@ -152,16 +153,17 @@ def status(config: Config) -> int:
     if supervisor is None:
         sys.stdout.write(f"Nothing runs in {home.path}\n")
         return NOT_RUNNING
-    is_ready = home.up_json.exists()
-    word = "ready" if is_ready else "starting or stopping"
+    up = state.read_up_json(home)
+    word = "ready" if up else "starting or stopping"
     lines = [f"Chrono in {home.path} is {word}; supervisor pid {supervisor}"]
     for name, one in state.read_processes(home).items():
         age = _age_sec(one.pid) if one.lives() else None
         told = "is down, to be started again" if age is None else f"up {age // 60} min {age % 60} s"
         lines.append(f"  {name:<14} pid {one.pid:<8} {told}")
-    lines.append(f"  API {config.base_url}  Flower {config.flower_url}" if is_ready else "")
-    sys.stdout.write("\n".join(lines).rstrip() + "\n")
-    return 0 if is_ready else NOT_RUNNING
+    if up:
+        lines.append(f"  API {up['api_url']}  Flower {up['flower_url']}")
+    sys.stdout.write("\n".join(lines) + "\n")
+    return 0 if up else NOT_RUNNING
 
 
 def _age_sec(pid: int) -> int | None:

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 LOG_BYTES = 20 * 1024 * 1024
-NAME_WIDTH = 12
+NAME_WIDTH = 13
 OWN_NAME = "up"
 COLOURS = ("36", "33", "32", "35", "34", "96", "93", "92", "95", "94")
 

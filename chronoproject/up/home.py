@@ -51,10 +51,7 @@ class Home:
             raise self.unusable(fault) from fault
         try:
             if not _lock(file):
-                raise UpError(
-                    f"Chrono already runs in {self.path} (supervisor pid {self._holder()});"
-                    " bin/up --stop ends it"
-                )
+                raise self._taken(self._holder())
             os.ftruncate(file, 0)
             os.write(file, f"{os.getpid()}\n".encode())
             yield
@@ -77,16 +74,27 @@ class Home:
             os.close(file)
         return None
 
+    def refuse_second(self) -> None:
+        """For a word before anything is started; held() is what decides."""
+        if (supervisor := self.supervisor()) is not None:
+            raise self._taken(supervisor)
+
+    def _taken(self, supervisor: int | None) -> UpError:
+        return UpError(
+            f"Chrono already runs in {self.path} (supervisor pid {supervisor});"
+            " bin/up --stop ends it"
+        )
+
     def _holder(self) -> int | None:
         text = self.lock.read_text(encoding="ascii", errors="replace").strip()
         return int(text) if text.isdigit() and proc.start_ticks(int(text)) is not None else None
 
-    def make_secrets(self) -> bool:
-        """Generate what the first start needs; True when the credentials are new."""
+    def make_secrets(self) -> None:
+        """Generate what the first start needs and every later one uses again."""
         if not self.secret_key.exists():
             write_private(self.secret_key, secrets.token_urlsafe(50))
         if self.credentials.exists():
-            return False
+            return
         write_private(
             self.credentials,
             json.dumps(
@@ -98,6 +106,13 @@ class Home:
                 }
             ),
         )
+
+    def show_secrets_once(self) -> bool:
+        """True for the first start that gets as far as showing them."""
+        shown = self.credentials.with_name("shown")
+        if shown.exists():
+            return False
+        write_private(shown, "")
         return True
 
 

@@ -19,6 +19,8 @@ from chronoproject.up.servers import MAX_EXITS, start_servers
 from chronoproject.up.supervisor import Supervisor
 
 READY_SEC = 120.0
+# A process that is going to fail at once has failed by then.
+SETTLE_SEC = 2.0
 CREDENTIALS = ("team", "api_token", "admin_user", "admin_password")
 
 
@@ -54,7 +56,7 @@ class Up:
         end_leftovers(self.home, state.read_processes(self.home), self.console.say)
         state.forget(self.home)
         self._check_ports()
-        is_first = self.home.make_secrets()
+        self.home.make_secrets()
         self.console.say(f"starting in {self.home.path}")
         self.urls = start_servers(self.config, self.supervisor)
         env = plan.environment(self.config, self.home, os.environ, **self.urls)
@@ -65,7 +67,12 @@ class Up:
         self._await_ready()
         self.is_ready = True
         self._record()
-        self._banner = banner(self.config, self.credentials, self.home.up_json, is_first=is_first)
+        self._banner = banner(
+            self.config,
+            self.credentials,
+            self.home.up_json,
+            is_first=self.home.show_secrets_once(),
+        )
 
     def _check_ports(self) -> None:
         for name, port in (
@@ -105,6 +112,7 @@ class Up:
 
     def _await_ready(self) -> None:
         children = self.supervisor.children
+        urls = (f"{self.config.base_url}/readyz", f"{self.config.flower_url}/healthcheck")
 
         def is_settled() -> bool:
             for child in children.values():
@@ -113,14 +121,13 @@ class Up:
                         f"{child.name} does not stay up; its own words are in"
                         f" {self.console.path(child.name)}"
                     )
-            is_answering = not port_is_free(self.config.flower_port) and _answers(
-                f"{self.config.base_url}/readyz"
+            return all(child.lived_sec > SETTLE_SEC for child in children.values()) and all(
+                _answers(url) for url in urls
             )
-            return is_answering and all(child.process for child in children.values())
 
         if not self.supervisor.wait(is_settled, READY_SEC):
             raise UpError(
-                f"{self.config.base_url}/readyz is not ready after {READY_SEC:g} s;"
+                f"{' or '.join(urls)} does not answer after {READY_SEC:g} s;"
                 f" {self.home.logs} has what every process said"
             )
 

@@ -4,6 +4,7 @@ supervisor, which must know for certain whether a pid is still the process that 
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
+from typing import Any
 
 from chronoproject.proc import Identity
 from chronoproject.up.config import Config
@@ -31,6 +32,16 @@ def write_up_json(
         "processes": [{"name": name, "pid": one.pid} for name, one in processes.items()],
     }
     write_private(home.up_json, json.dumps(state, indent=2) + "\n")
+
+
+def read_up_json(home: Home) -> dict[str, Any] | None:
+    """None unless Chrono is ready."""
+    try:
+        return dict(json.loads(home.up_json.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as fault:
+        raise UpError(f"cannot read {home.up_json}: {fault}") from fault
 
 
 def write_processes(home: Home, processes: Mapping[str, Identity]) -> None:

@@ -57,8 +57,8 @@ def ensure(files: list[Path]) -> None:
         make_venv()
         installed = {}
     tell(f"installing {', '.join(file.name for file in files)} into {VENV} (a minute or two)")
-    arguments = [word for file in files for word in ("-r", str(file))]
-    pip = [PYTHON, "-I", "-m", "pip", "install", "--quiet", "--no-input"]
+    arguments: list[str] = [word for file in files for word in ("-r", str(file))]
+    pip = [str(PYTHON), "-I", "-m", "pip", "install", "--quiet", "--no-input"]
     done = subprocess.run(  # noqa: S603 - our own requirement files
         [*pip, "--disable-pip-version-check", *arguments], check=False
     )
@@ -117,7 +117,9 @@ def make_venv() -> None:
             f"{sys.executable} cannot make virtual environments;"
             " on Debian and Ubuntu `apt install python3-venv` adds what it lacks"
         )
-    raise InstallError(f"cannot make {VENV}: {said.splitlines()[-1] if said else 'no reason given'}")
+    raise InstallError(
+        f"cannot make {VENV}: {said.splitlines()[-1] if said else 'no reason given'}"
+    )
 
 
 def tell(text: str) -> None:
