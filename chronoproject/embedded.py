@@ -22,7 +22,7 @@ from typing import BinaryIO, ClassVar
 import psycopg
 import redis
 
-from chronoproject import proc
+from chronoproject import linux
 from chronoproject.embedded_binaries import (
     EmbeddedError,
     choose_account,
@@ -102,7 +102,7 @@ class EmbeddedServer(ABC):
         self.durable = durable
         self.port = 0
         self.password = ""
-        self.account: proc.Account | None = None
+        self.account: linux.Account | None = None
 
     @property
     @abstractmethod
@@ -112,24 +112,28 @@ class EmbeddedServer(ABC):
     def is_ready(self) -> bool: ...
 
     @abstractmethod
-    def launch(self) -> proc.Launch: ...
+    def launch(self) -> linux.Launch: ...
 
     @abstractmethod
     def _make_data(self) -> None: ...
 
     def prepare(self) -> None:
-        """Make what is missing; keep the port of the last time if it is free."""
-        self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """Make what is missing, so that launch() can be started."""
+        self.reserve()
         self.account = choose_account(self.data)
         self.binaries = find_binaries(self.account)
+        if not self.data.exists():
+            self._make_data()
+
+    def reserve(self) -> None:
+        """Settle the address: the port of the last time if it is free, and the password."""
+        self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
         memory = self._recall()
         self.password = str(memory.get("password") or secrets.token_urlsafe(24))
         self.port = int(memory.get("port") or 0)
         if not self.port or not port_is_free(self.port):
             self.port = free_port()
         self._remember()
-        if not self.data.exists():
-            self._make_data()
 
     def holders(self) -> list[int]:
         """Live processes of this server that stand in the data directory, whoever started them."""
@@ -138,9 +142,9 @@ class EmbeddedServer(ABC):
             if not entry.name.isdigit():
                 continue
             pid = int(entry.name)
-            if proc.command_name(pid) != self.program or proc.start_ticks(pid) is None:
+            if linux.command_name(pid) != self.program or linux.start_ticks(pid) is None:
                 continue
-            stands = proc.working_dir(pid)
+            stands = linux.working_dir(pid)
             if stands is not None and stands == self.data.resolve():
                 found.append(pid)
         return found
@@ -176,7 +180,10 @@ class EmbeddedPostgres(EmbeddedServer):
 
     @property
     def url(self) -> str:
-        return f"postgresql://{USER}:{self.password}@{LOOPBACK}:{self.port}/{DATABASE}"
+        return self.url_of(DATABASE)
+
+    def url_of(self, database: str) -> str:
+        return f"postgresql://{USER}:{self.password}@{LOOPBACK}:{self.port}/{database}"
 
     def is_ready(self) -> bool:
         if not self._says_ready():
@@ -187,7 +194,7 @@ class EmbeddedPostgres(EmbeddedServer):
             return False
         return True
 
-    def launch(self) -> proc.Launch:
+    def launch(self) -> linux.Launch:
         settings = POSTGRES_SETTINGS | {
             "port": str(self.port),
             "dynamic_shared_memory_type": _shm(),
@@ -195,7 +202,7 @@ class EmbeddedPostgres(EmbeddedServer):
         if not self.durable:
             settings |= VOLATILE_SETTINGS
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-        return proc.Launch(
+        return linux.Launch(
             argv=(str(self.binaries.postgres), "-D", "/proc/self/cwd", *options),
             env=SERVER_ENV,
             cwd=self.data,
@@ -288,7 +295,7 @@ class EmbeddedValkey(EmbeddedServer):
         finally:
             client.close()
 
-    def launch(self) -> proc.Launch:
+    def launch(self) -> linux.Launch:
         settings = {
             "bind": LOOPBACK,
             "port": str(self.port),
@@ -302,7 +309,7 @@ class EmbeddedValkey(EmbeddedServer):
             "loglevel": "warning",
             "logfile": '""',
         }
-        return proc.Launch(
+        return linux.Launch(
             argv=(str(self.binaries.valkey), "-"),  # by standard input: no password on show
             env=SERVER_ENV,
             cwd=self.data,
@@ -321,7 +328,7 @@ class EmbeddedValkey(EmbeddedServer):
 def running(server: EmbeddedServer, log: BinaryIO) -> Iterator[EmbeddedServer]:
     """The server for the length of a block; the supervisor has its own way, with restarts."""
     server.prepare()
-    child = proc.spawn(server.launch(), log)
+    child = linux.spawn(server.launch(), log)
     try:
         deadline = time.monotonic() + START_SEC
         while not server.is_ready():

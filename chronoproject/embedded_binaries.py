@@ -12,7 +12,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from chronoproject.proc import Account
+from chronoproject.linux import Account
 
 # PostgreSQL refuses to run as root. The last two exist on any Linux; nobody comes last, since jobs'
 # commands run as nobody and should not own the database's files.

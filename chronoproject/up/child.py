@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from chronoproject import proc
+from chronoproject import linux
 
 READ_BYTES = 64 * 1024
 LINE_BYTES = 64 * 1024
@@ -28,7 +28,7 @@ class Service:
     """What the supervisor keeps alive, or runs to its end."""
 
     name: str
-    launch: Callable[[], proc.Launch]
+    launch: Callable[[], linux.Launch]
     grace_sec: float = 10.0
     is_once: bool = False
     # A database is not killed because someone is in a hurry.
@@ -43,7 +43,7 @@ class Child:
         self.name = service.name
         self._tell = tell
         self.process: subprocess.Popen[bytes] | None = None
-        self.identity: proc.Identity | None = None
+        self.identity: linux.Identity | None = None
         self.stop_signal = signal.SIGTERM
         self.failures = 0
         self.exits = 0
@@ -71,7 +71,7 @@ class Child:
         launch = self.service.launch()
         read_end, write_end = os.pipe()
         try:
-            self.process = proc.spawn(launch, write_end)
+            self.process = linux.spawn(launch, write_end)
         except BaseException:
             os.close(read_end)
             raise
@@ -82,7 +82,7 @@ class Child:
         self._started_at = time.monotonic()
         self.stop_signal = launch.stop_signal
         # None only if it has died already; then reap() will tell.
-        self.identity = proc.identify(self.process.pid)
+        self.identity = linux.identify(self.process.pid)
 
     def read(self) -> bool:
         """Pass on the lines that have arrived; False when there is nothing to read now."""
@@ -126,7 +126,7 @@ class Child:
         pid = self.process.pid
         if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             return False
-        proc.signal_group(pid, signal.SIGKILL)
+        linux.signal_group(pid, signal.SIGKILL)
         return True
 
     def reap(self) -> float:
@@ -150,7 +150,7 @@ class Child:
 
     def kill(self) -> None:
         if self.process is not None:
-            proc.signal_group(self.process.pid, signal.SIGKILL)
+            linux.signal_group(self.process.pid, signal.SIGKILL)
 
 
 def ending(code: int | None) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
-from chronoproject.proc import start_ticks
+from chronoproject.linux import start_ticks
 from chronoproject.up import state
 from chronoproject.up.config import ROOT, Config
 from chronoproject.up.console import Console, standard_output

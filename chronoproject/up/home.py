@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from chronoproject import proc
+from chronoproject import linux
 from chronoproject.up.faults import UpError
 
 LOCK_TRIES = 5
@@ -87,7 +87,7 @@ class Home:
 
     def _holder(self) -> int | None:
         text = self.lock.read_text(encoding="ascii", errors="replace").strip()
-        return int(text) if text.isdigit() and proc.start_ticks(int(text)) is not None else None
+        return int(text) if text.isdigit() and linux.start_ticks(int(text)) is not None else None
 
     def make_secrets(self) -> None:
         """Generate what the first start needs and every later one uses again."""

@@ -5,8 +5,8 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 
-from chronoproject import proc
-from chronoproject.proc import Identity
+from chronoproject import linux
+from chronoproject.linux import Identity
 from chronoproject.up.faults import UpError
 from chronoproject.up.home import Home
 
@@ -25,7 +25,7 @@ def end_leftovers(home: Home, recorded: Mapping[str, Identity], say: Callable[[s
         if sig is not None:
             for name in _living(home, recorded):
                 say(f"{name} (group {recorded[name].pid}) does not end: killed")
-                proc.signal_group(recorded[name].pid, sig)
+                linux.signal_group(recorded[name].pid, sig)
         deadline = time.monotonic() + patience
         while living := _living(home, recorded):
             if time.monotonic() > deadline:
@@ -42,8 +42,8 @@ def _living(home: Home, recorded: Mapping[str, Identity]) -> list[str]:
 
 def _group_is_ours(home: Home, leader: Identity) -> bool:
     """A group outlives its leader. Its number is ours as long as only our processes are in it."""
-    if leader.boot != proc.boot_id():
+    if leader.boot != linux.boot_id():
         return False
-    members = proc.group_members(leader.pid)
-    homes = {proc.environment(pid).get("CHRONO_HOME") for pid in members}
+    members = linux.group_members(leader.pid)
+    homes = {linux.environment(pid).get("CHRONO_HOME") for pid in members}
     return homes == {str(home.path)}

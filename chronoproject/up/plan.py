@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from chronoproject import proc
+from chronoproject import linux
 from chronoproject.up.child import Service
 from chronoproject.up.config import ROOT, Config
 from chronoproject.up.home import Home
@@ -16,7 +16,7 @@ WEB_GRACE_SEC = 10
 # Beyond the drain, for the last outcomes to be written.
 DRAIN_MARGIN_SEC = 15.0
 
-Launcher = Callable[[], proc.Launch]
+Launcher = Callable[[], linux.Launch]
 
 
 def environment(
@@ -108,5 +108,5 @@ def _manage(env: Mapping[str, str], *words: str) -> Launcher:
 
 
 def _python(env: Mapping[str, str], *words: str) -> Launcher:
-    launch = proc.Launch(argv=(sys.executable, *words), env=env, cwd=ROOT)
+    launch = linux.Launch(argv=(sys.executable, *words), env=env, cwd=ROOT)
     return lambda: launch

@@ -7,7 +7,7 @@ import urllib.request
 from collections.abc import Callable, Mapping
 
 from chronoproject.embedded import port_is_free
-from chronoproject.proc import Identity
+from chronoproject.linux import Identity
 from chronoproject.up import plan, state
 from chronoproject.up.banner import banner
 from chronoproject.up.config import Config

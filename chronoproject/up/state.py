@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from chronoproject.proc import Identity
+from chronoproject.linux import Identity
 from chronoproject.up.config import Config
 from chronoproject.up.faults import UpError
 from chronoproject.up.home import Home, write_private
