@@ -33,12 +33,10 @@ class Clock:
 
 
 @pytest.fixture
-def broker() -> Iterator[redis.Redis]:
+def broker(valkey: redis.Redis) -> Iterator[redis.Redis]:
     publisher.client.cache_clear()
     publisher.breaker = publisher.Breaker()
-    client = publisher.client()
-    client.flushdb()
-    yield client
+    yield valkey
     publisher.client.cache_clear()
 
 
