@@ -1,4 +1,4 @@
-"""The private PostgreSQL and Valkey of a test run: addresses at once, processes when first needed."""
+"""The private PostgreSQL and Valkey of a test run: addresses at once, processes when needed."""
 
 import atexit
 import os
@@ -51,7 +51,7 @@ class PrivateServers:
 
 
 def export(servers: PrivateServers | None) -> Addresses:
-    """Put the addresses where Chrono's settings look for them, and hide the caller's own settings."""
+    """Put the addresses where Chrono's settings look for them, and hide the caller's own."""
     for name in [name for name in os.environ if name.startswith("CHRONO_")]:
         if not name.startswith("CHRONO_TEST_"):
             del os.environ[name]
