@@ -51,7 +51,7 @@ class PrivateServers:
 
 
 def export(servers: PrivateServers | None) -> Addresses:
-    """Put the addresses where Chrono's settings look for them, and hide the caller's own."""
+    """Put the addresses where the settings look for them, and hide the caller's own settings."""
     for name in [name for name in os.environ if name.startswith("CHRONO_")]:
         if not name.startswith("CHRONO_TEST_"):
             del os.environ[name]
