@@ -7,6 +7,7 @@ from django.views.generic import RedirectView
 urlpatterns = [
     path("", RedirectView.as_view(url="/admin/")),
     path("v1/", include("jobs.api.urls")),
+    path("v1/", include("runs.api.urls")),
     path("admin/", admin.site.urls),
 ]
 
