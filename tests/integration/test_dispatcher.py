@@ -4,6 +4,7 @@ import threading
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from django.db import DataError, connection
@@ -11,10 +12,11 @@ from pytest_django import Settings
 
 from chronoproject.clock import db_now
 from jobs.models import Job, Pause
-from runs import dispatcher, settling
+from runs import dispatcher, lifecycle, settling
 from runs.decisions import DueJob, decide_job
 from runs.dispatcher import Batch, ClockGuard, Dispatcher
 from runs.models import Alert, Misfire, Run
+from runs.records import NewMisfire, NewRun
 from tests.integration import support
 
 pytestmark = pytest.mark.django_db
@@ -54,13 +56,13 @@ def test_a_due_job_gets_its_run_and_moves_on() -> None:
 @pytest.mark.parametrize("change", ["later", "disabled", "deleted", "quarantined"])
 def test_a_job_that_is_not_due_is_left_alone(change: str) -> None:
     now = this_minute()
-    values = {
+    changes: dict[str, dict[str, Any]] = {
         "later": {"next_run_at": now + 5 * MINUTE},
         "disabled": {"enabled": False},
         "deleted": {"deleted_at": now},
         "quarantined": {"retry_at": now + 5 * MINUTE},
-    }[change]
-    job = support.job(**{"schedule": "* * * * *", "next_run_at": now, **values})
+    }
+    job = support.job(**{"schedule": "* * * * *", "next_run_at": now, **changes[change]})
     assert batch().jobs == 0
     assert not Run.objects.filter(job=job).exists()
 
@@ -174,14 +176,14 @@ def test_a_statement_that_fails_is_taken_apart_until_the_offender_stands_alone(
     due = this_minute()
     jobs = [support.job(schedule="* * * * *", next_run_at=due) for _ in range(5)]
     offender = jobs[2].job_id
-    genuine = dispatcher.lifecycle.record_ticks
+    genuine = lifecycle.record_ticks
 
-    def refusing(new_runs: list[support.NewRun], misfires: list[object]) -> object:
+    def refusing(new_runs: list[NewRun], misfires: list[NewMisfire]) -> object:
         if any(run.job_id == offender for run in new_runs):
             raise DataError("a value that PostgreSQL refuses")
-        return genuine(new_runs, misfires)  # type: ignore[arg-type]
+        return genuine(new_runs, misfires)
 
-    monkeypatch.setattr(dispatcher.lifecycle, "record_ticks", refusing)
+    monkeypatch.setattr(lifecycle, "record_ticks", refusing)
     replica = Dispatcher("d1")
     batches = replica.dispatch_due()
     assert sum(done.jobs for done in batches) == 4

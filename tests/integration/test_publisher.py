@@ -20,12 +20,10 @@ QUEUE = "default.normal"
 
 
 @pytest.fixture(autouse=True)
-def empty_broker() -> Iterator[redis.Redis]:
+def empty_broker(valkey: redis.Redis) -> Iterator[redis.Redis]:
     publisher.client.cache_clear()
     publisher.breaker = publisher.Breaker()
-    client = publisher.client()
-    client.flushdb()
-    yield client
+    yield valkey
     publisher.client.cache_clear()
 
 
@@ -67,11 +65,11 @@ def test_an_envelope_is_what_celery_itself_would_send(empty_broker: redis.Redis)
     )
     assert publisher.push([ours])
     celerys, made = empty_broker.lpop(QUEUE), empty_broker.rpop(QUEUE)
-    theirs = decoded(empty_broker_bytes(made))
-    assert decoded(empty_broker_bytes(celerys)) == theirs
+    theirs = decoded(as_bytes(made))
+    assert decoded(as_bytes(celerys)) == theirs
 
 
-def empty_broker_bytes(value: object) -> bytes:
+def as_bytes(value: object) -> bytes:
     assert isinstance(value, bytes)
     return value
 

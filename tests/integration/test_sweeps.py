@@ -14,6 +14,7 @@ from runs import floor, lifecycle, partitions, publisher
 from runs.leases import NamedLease
 from runs.maintenance import Maintenance
 from runs.models import Alert, Lease, RunAttempt, Worker
+from runs.records import RunRef
 from runs.sweeps import Sweep, Sweeper, housekeeping, registry, replay
 from runs.sweeps.partitions import drop_old, make_ahead, watch_default
 from runs.sweeps.reaper import Reaper
@@ -32,16 +33,14 @@ class Clock:
 
 
 @pytest.fixture
-def broker() -> Iterator[redis.Redis]:
+def broker(valkey: redis.Redis) -> Iterator[redis.Redis]:
     publisher.client.cache_clear()
     publisher.breaker = publisher.Breaker()
-    client = publisher.client()
-    client.flushdb()
-    yield client
+    yield valkey
     publisher.client.cache_clear()
 
 
-def overdue_run() -> support.RunRef:
+def overdue_run() -> RunRef:
     ref = support.queued(support.job())
     support.claim([ref], lease_sec=0)
     return ref
