@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.http import HttpResponse
+from django.http.response import HttpResponseBase
 from rest_framework.request import Request
 
 from jobs.api.base import TeamView, object_id, reply
@@ -141,7 +142,7 @@ class RunView(TeamView):
     """One run."""
 
     @operation("getRun", "Read a run", {200: ref("RunDetail")}, path=["run_id"])
-    def get(self, request: Request, run_id: str) -> HttpResponse:
+    def get(self, request: Request, run_id: str) -> HttpResponseBase:
         """Return the run."""
         read_params(request, {})
         return reply(run_detail(self.run(run_id)))
