@@ -74,7 +74,12 @@ def raw(due: int) -> float:
     start = time.perf_counter()
     rows = harness.execute(RAW_STATEMENT, due)
     recorded = time.perf_counter()
-    publisher.push([Message(*row[:2], "default", "normal", row[2], "task", 60, 10) for row in rows])
+    publisher.push(
+        [
+            Message(run_id, tick, "default", "normal", stamp, "task", 60, 10)
+            for run_id, tick, stamp in rows
+        ]
+    )
     assert len(rows) == due
     raw.parts = {  # type: ignore[attr-defined]
         "statement": round(recorded - start, 4),
