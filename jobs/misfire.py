@@ -67,8 +67,16 @@ def decide(
     first = schedule.next_after(next_run_at - _INSTANT)
     if first is None or first > now:
         return MisfireDecision((), (), first)
+    following = schedule.next_after(first)
+    in_time_from = now - timedelta(seconds=grace_sec)
+    if (
+        (following is None or following > now)
+        and first >= in_time_from
+        and (floor is None or first >= floor)
+    ):  # nearly always: one tick, just due
+        return MisfireDecision((Fire(first, is_catch_up=False),), (), following)
     hot_from = first if floor is None else max(first, floor)
-    late_until = max(hot_from, now - timedelta(seconds=grace_sec))
+    late_until = max(hot_from, in_time_from)
     on_time = list(islice(schedule.ticks(late_until - _INSTANT, now), limit + 1))
     late = _late_ones_to_run(schedule, hot_from, late_until, policy, max_catchup, on_time)
     fires = [Fire(tick, is_catch_up=policy == "run_all") for tick in late]
