@@ -23,7 +23,10 @@ CHRONO_DATABASE_DIRECT_URL = env.text("CHRONO_DATABASE_DIRECT_URL")
 
 # --- leases, beats and sweeps ---------------------------------------------------------------
 CHRONO_LEASE_SEC = env.seconds("CHRONO_LEASE_SEC", 30, minimum=1)
-CHRONO_HEARTBEAT_SEC = env.seconds("CHRONO_HEARTBEAT_SEC", 5, minimum=0.1)
+# Five seconds, or as much oftener as a shorter lease needs.
+CHRONO_HEARTBEAT_SEC = env.seconds(
+    "CHRONO_HEARTBEAT_SEC", min(5.0, CHRONO_LEASE_SEC / 6), minimum=0.1
+)
 CHRONO_DISPATCHER_LEASE_SEC = env.seconds("CHRONO_DISPATCHER_LEASE_SEC", 5, minimum=1)
 CHRONO_POLL_SEC = env.seconds("CHRONO_POLL_SEC", 1, minimum=0.01)
 CHRONO_REPLAY_LAG_SEC = env.seconds("CHRONO_REPLAY_LAG_SEC", 30)
@@ -83,6 +86,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "chronoproject.body_limit.BodyLimitMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -162,7 +166,9 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
     "TITLE": "Chrono",
     "DESCRIPTION": "Register jobs; Chrono runs every tick of them exactly once.",
     "VERSION": "1",
-    "SERVE_INCLUDE_SCHEMA": False,
+    "OAS_VERSION": "3.1.1",
+    "SCHEMA_PATH_PREFIX": r"/v1",
+    "POSTPROCESSING_HOOKS": ["chronoproject.openapi.add_components"],
     "COMPONENT_SPLIT_REQUEST": True,
 }
 
