@@ -38,9 +38,9 @@ def fast_ticks(
 def test_five_fields_around_changes(data: st.DataObject, change: Change, skip_gaps: bool) -> None:
     expression = data.draw(expressions(change))
     after = data.draw(near(change))
-    until = after + timedelta(hours=26)
+    until = after + timedelta(hours=16)
     slow = SlowCron(expression, JOB).ticks(
-        zone_info(change.zone), after, until, skip_gaps=skip_gaps
+        zone_info(change.zone), after, until, skip_gaps=skip_gaps, look_back=change.look_back
     )
     try:
         fast = fast_ticks(expression, change.zone, after, until, skip_gaps=skip_gaps)
@@ -61,7 +61,7 @@ def test_six_fields_around_changes(data: st.DataObject, change: Change, skip_gap
         after,
         until,
         skip_gaps=skip_gaps,
-        look_back=timedelta(hours=4),
+        look_back=change.look_back,
     )
     try:
         fast = fast_ticks(expression, change.zone, after, until, skip_gaps=skip_gaps)
@@ -79,7 +79,7 @@ def test_offsets_with_seconds_before_standard_time(data: st.DataObject) -> None:
     after = data.draw(near(change, hours=2))
     until = after + timedelta(hours=2)
     slow = SlowCron(expression, JOB).ticks(
-        zone_info(change.zone), after, until, look_back=timedelta(hours=4)
+        zone_info(change.zone), after, until, look_back=change.look_back
     )
     try:
         fast = fast_ticks(expression, change.zone, after, until)
@@ -109,7 +109,7 @@ def test_ticks_left_out_in_gaps_are_the_difference_of_the_policies(
 ) -> None:
     expression = data.draw(expressions(change))
     after = data.draw(near(change))
-    until = after + timedelta(hours=26)
+    until = after + timedelta(hours=16)
     try:
         evaluator = evaluator_for(expression, change.zone, JOB, "skip")
     except NeverFires:
