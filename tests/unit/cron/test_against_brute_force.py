@@ -33,7 +33,7 @@ def fast_ticks(
     return ticks
 
 
-@examples(170)
+@examples(120)
 @given(st.data(), any_change(), st.booleans())
 def test_five_fields_around_changes(data: st.DataObject, change: Change, skip_gaps: bool) -> None:
     expression = data.draw(expressions(change))
@@ -49,7 +49,7 @@ def test_five_fields_around_changes(data: st.DataObject, change: Change, skip_ga
     assert fast == slow
 
 
-@examples(40)
+@examples(30)
 @given(st.data(), any_change(), st.booleans())
 def test_six_fields_around_changes(data: st.DataObject, change: Change, skip_gaps: bool) -> None:
     assume(abs(change.jump) <= 3 * 3600)
@@ -102,7 +102,7 @@ def test_counting_agrees_with_listing(data: st.DataObject, change: Change, skip_
     assert evaluator.count(to_seconds(after), to_seconds(until)) == len(listed)
 
 
-@examples(80)
+@examples(60)
 @given(st.data(), any_change())
 def test_ticks_left_out_in_gaps_are_the_difference_of_the_policies(
     data: st.DataObject, change: Change
@@ -120,7 +120,7 @@ def test_ticks_left_out_in_gaps_are_the_difference_of_the_policies(
     assert not set(kept) & set(left_out)
 
 
-@examples(80)
+@examples(60)
 @given(st.data(), any_change())
 def test_the_next_tick_does_not_depend_on_where_one_asks(
     data: st.DataObject, change: Change
