@@ -37,7 +37,7 @@ class Hooks:
     """Set once by the AppConfig of the room that implements each."""
 
     # Settle every tick of the version in force in [next_run_at, at] (PROTOCOL 2); before an edit.
-    settle: Callable[[Job, datetime], None] | None = None
+    settle: Callable[[Job, datetime], object] | None = None
     # Cancel what a deleted job still has to run; let what is running end.
     cancel_unstarted: Callable[[Job], None] | None = None
     edges: EdgeStore | None = None

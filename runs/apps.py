@@ -3,6 +3,8 @@
 from django.apps import AppConfig
 from django.db.models.signals import post_migrate
 
+from runs.signals import run_finished
+
 
 class RunsConfig(AppConfig):
     """Registers the app; receivers are wired in ready()."""
@@ -12,6 +14,13 @@ class RunsConfig(AppConfig):
 
     def ready(self) -> None:
         """Connect what must happen after a migration."""
-        from runs.receivers import make_partitions
+        from jobs.hooks import hooks
+        from runs import receivers, settling
+        from runs.sweeps import housekeeping, partitions, promote, reaper, replay  # noqa: F401
 
-        post_migrate.connect(make_partitions, sender=self, dispatch_uid="runs.make_partitions")
+        hooks.settle = settling.settle
+        hooks.cancel_unstarted = settling.cancel_unstarted
+        post_migrate.connect(
+            receivers.make_partitions, sender=self, dispatch_uid="runs.make_partitions"
+        )
+        run_finished.connect(receivers.alert_dead, dispatch_uid="runs.alert_dead")

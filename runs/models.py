@@ -62,7 +62,7 @@ class Run(models.Model):
     attempt = models.PositiveIntegerField(default=0)
     attempt_limit = models.PositiveIntegerField()
     lost_count = models.PositiveSmallIntegerField(default=0)
-    concurrency_key = models.CharField(max_length=200, null=True)  # noqa: DJ001 - null: none
+    limit_key = models.CharField(max_length=264, null=True)  # noqa: DJ001 - null: no limit
     worker_id = models.CharField(max_length=200, default="", blank=True)
     claim_id = models.UUIDField(null=True)
     created_at = models.DateTimeField()
@@ -107,12 +107,12 @@ class Run(models.Model):
                 name="runs_not_well",
             ),
             models.Index(
-                fields=["concurrency_key"],
+                fields=["limit_key", "scheduled_for"],
                 condition=Q(
                     status__in=["waiting", "queued", "running", "retrying"],
-                    concurrency_key__isnull=False,
+                    limit_key__isnull=False,
                 ),
-                name="runs_by_key",
+                name="runs_by_limit",
             ),
         ]
 

@@ -25,7 +25,7 @@ CREATE TABLE runs (
     attempt integer NOT NULL DEFAULT 0,
     attempt_limit integer NOT NULL,
     lost_count smallint NOT NULL DEFAULT 0,
-    concurrency_key varchar(200),
+    limit_key varchar(264),
     worker_id varchar(200) NOT NULL DEFAULT '',
     claim_id uuid,
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -58,8 +58,8 @@ CREATE INDEX runs_running ON runs (worker_id) WHERE status = 'running';
 CREATE INDEX runs_retrying ON runs (available_at) WHERE status = 'retrying';
 CREATE INDEX runs_not_well ON runs (job_id, scheduled_for)
     WHERE status IN ('dead', 'skipped', 'cancelled');
-CREATE INDEX runs_by_key ON runs (concurrency_key)
-    WHERE status IN ('waiting', 'queued', 'running', 'retrying') AND concurrency_key IS NOT NULL;
+CREATE INDEX runs_by_limit ON runs (limit_key, scheduled_for)
+    WHERE status IN ('waiting', 'queued', 'running', 'retrying') AND limit_key IS NOT NULL;
 CREATE TABLE runs_default PARTITION OF runs DEFAULT;
 
 CREATE TABLE run_attempts (
@@ -194,7 +194,7 @@ class Migration(migrations.Migration):
                         ("attempt", models.PositiveIntegerField(default=0)),
                         ("attempt_limit", models.PositiveIntegerField()),
                         ("lost_count", models.PositiveSmallIntegerField(default=0)),
-                        ("concurrency_key", models.CharField(max_length=200, null=True)),
+                        ("limit_key", models.CharField(max_length=264, null=True)),
                         ("worker_id", models.CharField(blank=True, default="", max_length=200)),
                         ("claim_id", models.UUIDField(null=True)),
                         ("created_at", models.DateTimeField()),
@@ -271,11 +271,11 @@ class Migration(migrations.Migration):
                             ),
                             models.Index(
                                 condition=models.Q(
-                                    ("concurrency_key__isnull", False),
+                                    ("limit_key__isnull", False),
                                     ("status__in", ["waiting", "queued", "running", "retrying"]),
                                 ),
-                                fields=["concurrency_key"],
-                                name="runs_by_key",
+                                fields=["limit_key", "scheduled_for"],
+                                name="runs_by_limit",
                             ),
                         ],
                         "constraints": [

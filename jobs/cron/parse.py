@@ -1,0 +1,113 @@
+"""From the text of an expression to the values it allows."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from jobs.cron.dates import Dates
+from jobs.cron.errors import InvalidSchedule, NeverFires, shown
+from jobs.cron.fields import DAY, HOUR, MINUTE, MONTH, SECOND, WEEKDAY, read_field
+
+MAX_LENGTH = 1_000
+MACROS = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+SIX_FIELDS = (SECOND, MINUTE, HOUR, DAY, MONTH, WEEKDAY)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compiled:
+    """An expression, ready to be evaluated. Bit n of a mask says that value n is allowed."""
+
+    fields: tuple[str, ...]  # always six, seconds first
+    seconds: int
+    minutes: int
+    hours: int
+    dates: Dates
+    is_wildcard: bool  # a * in minute or hour: it follows elapsed time, not the wall clock
+
+
+@lru_cache(maxsize=32_768)
+def compile_expression(expression: str, hash_id: str | None = None) -> Compiled:
+    """Raise InvalidSchedule for what is not an expression, NeverFires for one without a date."""
+    texts = split_fields(expression)
+    read = [read_field(spec, text, hash_id) for spec, text in zip(SIX_FIELDS, texts, strict=True)]
+    second, minute, hour, day, month, weekday = read
+    dates = Dates(day, month.mask, weekday)
+    if not dates.has_any:
+        raise _never(expression, texts)
+    return Compiled(
+        fields=texts,
+        seconds=second.mask,
+        minutes=minute.mask,
+        hours=hour.mask,
+        dates=dates,
+        is_wildcard=minute.has_star or hour.has_star,
+    )
+
+
+def needs_hash(expression: str) -> bool:
+    """Whether the ticks depend on the job's id (THU is the one name with an H in it)."""
+    upper = expression.upper()
+    return "H" in upper.replace("THU", "") and not upper.startswith("@")
+
+
+def split_fields(expression: str) -> tuple[str, ...]:
+    """The six fields, seconds first, of an expression or macro."""
+    _check_characters(expression)
+    text = expression.strip(" \t")
+    if not text:
+        raise InvalidSchedule("the expression is empty; write five fields such as 0 2 * * *")
+    if text[0] == "@":
+        text = _macro(text)
+    parts = text.replace("\t", " ").split(" ")
+    texts = tuple(part for part in parts if part)
+    if len(texts) == 5:
+        return ("0", *texts)
+    if len(texts) == 6:
+        return texts
+    raise InvalidSchedule(
+        f"the expression has {len(texts)} field{'s' if len(texts) > 1 else ''}; write five "
+        "(minute hour day-of-month month day-of-week), or six with the second in front"
+    )
+
+
+def _check_characters(expression: str) -> None:
+    if not isinstance(expression, str):
+        raise InvalidSchedule("the expression is not a text")
+    if len(expression) > MAX_LENGTH:
+        raise InvalidSchedule(
+            f"the expression has {len(expression)} characters; {MAX_LENGTH} is the most"
+        )
+    if expression.isascii() and expression.replace("\t", " ").isprintable():
+        return
+    place, wrong = next(
+        (place, char)
+        for place, char in enumerate(expression, 1)
+        if char != "\t" and not (char.isascii() and char.isprintable())
+    )
+    raise InvalidSchedule(
+        f"character {place} of the expression is {wrong!a}; only printable ASCII is "
+        "allowed, with blanks or tabs between the fields"
+    )
+
+
+def _macro(text: str) -> str:
+    fields = MACROS.get(text.lower())
+    if fields is None:
+        raise InvalidSchedule(f"{shown(text)} is no macro; use one of {', '.join(MACROS)}")
+    return fields
+
+
+def _never(expression: str, texts: tuple[str, ...]) -> NeverFires:
+    day, month, weekday = texts[3:]
+    return NeverFires(
+        f"{shown(expression)} never fires: no date in 400 years has day-of-month {day}, "
+        f"month {month} and day-of-week {weekday}",
+        field=DAY.name,
+    )

@@ -1,0 +1,142 @@
+"""The values that lifecycle takes and returns."""
+
+import uuid
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from runs.ids import run_id_of
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class RunRef:
+    """A run by its database key."""
+
+    run_id: uuid.UUID
+    scheduled_for: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """A run to be born; queued, unless it waits for upstreams or at a limit."""
+
+    job_id: uuid.UUID
+    owner_id: int
+    scheduled_for: datetime
+    logical_date: datetime
+    trigger: str
+    job_version: int
+    pool: str
+    priority: str
+    attempt_limit: int
+    status: str = "queued"
+    reason: str = ""
+    limit_key: str | None = None
+    payload: dict[str, Any] | None = None
+
+    @property
+    def run_id(self) -> uuid.UUID:
+        """Return the id, which follows from the job and the instant."""
+        return run_id_of(self.job_id, self.scheduled_for)
+
+    @property
+    def ref(self) -> RunRef:
+        """Return the run's key."""
+        return RunRef(self.run_id, self.scheduled_for)
+
+
+@dataclass(frozen=True, slots=True)
+class NewMisfire:
+    """A range of ticks without a run of their own; rule is a MisfireRule."""
+
+    job_id: uuid.UUID
+    owner_id: int
+    first_tick: datetime
+    last_tick: datetime
+    tick_count: int
+    rule: str
+    job_version: int
+    into_scheduled_for: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedRun:
+    """A run this worker may execute; (attempt, claim_id) fences every later write."""
+
+    run_id: uuid.UUID
+    scheduled_for: datetime
+    logical_date: datetime
+    job_id: uuid.UUID
+    trigger: str
+    attempt: int
+    attempt_limit: int
+    lost_count: int
+    claim_id: uuid.UUID
+    limit_key: str | None
+    definition: dict[str, Any]
+    override: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An attempt that a worker executes."""
+
+    run_id: uuid.UUID
+    scheduled_for: datetime
+    attempt: int
+    claim_id: uuid.UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Expired(Held):
+    """An attempt whose lease the reaper saw run out, unchanged."""
+
+    lease_until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """A renewed lease, and whether the run is to be cancelled."""
+
+    run_id: uuid.UUID
+    attempt: int
+    cancel_requested: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How an attempt ended and what the run becomes: succeeded, retrying, dead or cancelled."""
+
+    run_id: uuid.UUID
+    scheduled_for: datetime
+    attempt: int
+    claim_id: uuid.UUID
+    outcome: str
+    status: Literal["succeeded", "retrying", "dead", "cancelled"]
+    reason: str = ""
+    retry_in_sec: float | None = None
+    exit_code: int | None = None
+    error: str = ""
+    output_ref: str = ""
+    output: Any = None
+    limit_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A run after a transition."""
+
+    run_id: uuid.UUID
+    scheduled_for: datetime
+    job_id: uuid.UUID
+    owner: int
+    logical_date: datetime
+    trigger: str
+    status: str
+    reason: str
+    attempt: int
+
+    @property
+    def ref(self) -> RunRef:
+        """Return the run's key."""
+        return RunRef(self.run_id, self.scheduled_for)

@@ -1,0 +1,46 @@
+-- Birth of runs and the ledger of ticks that have none. PROTOCOL 3, 8, 11.
+
+-- name: insert_runs
+INSERT INTO runs (run_id, job_id, owner, scheduled_for, logical_date, trigger, job_version, status,
+                  reason, pool, priority, attempt_limit, limit_key, payload, published_at)
+SELECT n.run_id, n.job_id, n.owner, n.scheduled_for, n.logical_date, n.trigger, n.job_version,
+       n.status, n.reason, n.pool, n.priority, n.attempt_limit, n.limit_key, n.payload,
+       CASE WHEN n.status = 'queued' THEN clock_timestamp() END
+FROM unnest(%(run_id)s::uuid[], %(job_id)s::uuid[], %(owner)s::bigint[],
+            %(scheduled_for)s::timestamptz[], %(logical_date)s::timestamptz[], %(trigger)s::text[],
+            %(job_version)s::int[], %(status)s::text[], %(reason)s::text[], %(pool)s::text[],
+            %(priority)s::text[], %(attempt_limit)s::int[], %(limit_key)s::text[],
+            %(payload)s::jsonb[])
+     AS n(run_id, job_id, owner, scheduled_for, logical_date, trigger, job_version, status, reason,
+          pool, priority, attempt_limit, limit_key, payload)
+ORDER BY n.job_id, n.scheduled_for
+ON CONFLICT (job_id, scheduled_for) DO NOTHING
+RETURNING run_id, scheduled_for, status, published_at
+
+-- name: insert_misfires
+INSERT INTO misfires (job_id, owner, first_tick, last_tick, tick_count, rule, into_scheduled_for,
+                      job_version)
+SELECT * FROM unnest(%(job_id)s::uuid[], %(owner)s::bigint[], %(first_tick)s::timestamptz[],
+                     %(last_tick)s::timestamptz[], %(tick_count)s::int[], %(rule)s::text[],
+                     %(into_scheduled_for)s::timestamptz[], %(job_version)s::int[])
+
+-- name: lower_floor
+-- Younger instants stand above any floor; for older ones the row's lock orders this with raise_floor.
+UPDATE run_floor SET floor = least(floor, date_trunc('day', %(instant)s::timestamptz, 'UTC'))
+WHERE %(instant)s::timestamptz < date_trunc('day', clock_timestamp(), 'UTC') - interval '1 day'
+
+-- name: read_floor
+SELECT floor FROM run_floor
+
+-- name: lock_floor
+SELECT floor FROM run_floor FOR UPDATE
+
+-- name: raise_floor
+-- Never past yesterday, so that a tick recorded while this runs stands above it without the lock.
+UPDATE run_floor SET floor = greatest(floor, least(
+    date_trunc('day', clock_timestamp(), 'UTC') - interval '1 day',
+    (SELECT date_trunc('day', min(scheduled_for), 'UTC') FROM runs
+     WHERE status IN ('waiting', 'queued', 'running', 'retrying')
+       AND scheduled_for >= %(floor)s::timestamptz)
+))
+RETURNING floor

@@ -1,0 +1,89 @@
+-- What the publisher and the sweeps ask of runs.
+
+-- name: messages_of
+SELECT r.run_id, r.scheduled_for, r.pool, r.priority, r.published_at, v.definition ->> 'kind',
+       (v.definition ->> 'timeoutSec')::int, (v.definition ->> 'killGraceSec')::int
+FROM runs r JOIN job_versions v ON v.job_id = r.job_id AND v.version = r.job_version
+WHERE r.run_id = ANY(%(run_id)s::uuid[]) AND r.status = 'queued' AND r.published_at IS NOT NULL
+  AND r.scheduled_for BETWEEN %(first)s::timestamptz AND %(last)s::timestamptz
+ORDER BY r.scheduled_for, r.run_id
+
+-- name: mark_unpublished
+UPDATE runs r SET published_at = NULL
+FROM unnest(%(run_id)s::uuid[], %(scheduled_for)s::timestamptz[]) AS u(run_id, scheduled_for)
+WHERE r.run_id = u.run_id AND r.scheduled_for = u.scheduled_for AND r.status = 'queued'
+  AND r.scheduled_for BETWEEN %(first)s::timestamptz AND %(last)s::timestamptz
+
+-- name: queues_in_use
+SELECT DISTINCT pool, priority FROM runs
+WHERE status = 'queued' AND scheduled_for >= %(floor)s::timestamptz
+
+-- name: take_lost_messages
+-- Queued rows whose message the queue has passed by, or that were never pushed (PROTOCOL 11, 12).
+WITH lost AS (
+    SELECT run_id, scheduled_for FROM runs
+    WHERE status = 'queued' AND pool = %(pool)s AND priority = %(priority)s
+      AND (published_at IS NULL OR published_at < %(older_than)s::timestamptz)
+      AND scheduled_for >= %(floor)s::timestamptz
+    ORDER BY scheduled_for, run_id LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE runs r SET published_at = clock_timestamp()
+FROM lost l
+WHERE r.run_id = l.run_id AND r.scheduled_for = l.scheduled_for AND r.status = 'queued'
+  AND r.scheduled_for >= %(floor)s::timestamptz
+RETURNING r.run_id, r.scheduled_for
+
+-- name: overdue_leases
+SELECT run_id, scheduled_for, attempt, claim_id, lease_until FROM runs
+WHERE status = 'running' AND lease_until < clock_timestamp()
+  AND scheduled_for >= %(floor)s::timestamptz
+LIMIT %(limit)s
+
+-- name: days_not_done
+-- Days of a span that still hold a run which is not terminal, or that a waiting run looks at.
+SELECT DISTINCT date_trunc('day', scheduled_for, 'UTC') FROM runs
+WHERE status IN ('waiting', 'queued', 'running', 'retrying')
+  AND scheduled_for < %(before)s::timestamptz
+UNION
+SELECT date_trunc('day', d.span_from, 'UTC') FROM run_deps d
+WHERE d.span_from < %(before)s::timestamptz
+
+-- name: purge_idempotency_keys
+DELETE FROM idempotency_keys
+WHERE created_at < clock_timestamp() - make_interval(hours => %(hours)s)
+
+-- name: mark_workers_gone
+UPDATE workers SET state = 'lost'
+WHERE state NOT IN ('lost', 'stopped')
+  AND last_seen_at < clock_timestamp() - make_interval(secs => %(after_sec)s)
+
+-- name: purge_workers
+DELETE FROM workers
+WHERE state IN ('lost', 'stopped') AND last_seen_at < clock_timestamp() - interval '7 days'
+
+-- name: overdue_jobs
+-- An enabled job that nobody dispatches, whoever owns its shard (PROTOCOL 6).
+SELECT job_id, owner, name, next_run_at FROM jobs
+WHERE enabled AND deleted_at IS NULL AND next_run_at IS NOT NULL
+  AND next_run_at < clock_timestamp() - make_interval(secs => %(late_sec)s)
+ORDER BY next_run_at LIMIT %(limit)s
+
+-- name: acquire_lease
+INSERT INTO leases AS l (name, holder, lease_until, term)
+VALUES (%(name)s, %(holder)s, clock_timestamp() + make_interval(secs => %(lease_sec)s), 1)
+ON CONFLICT (name) DO UPDATE
+SET holder = excluded.holder, lease_until = excluded.lease_until,
+    term = l.term + CASE WHEN l.holder = excluded.holder THEN 0 ELSE 1 END
+WHERE l.holder = excluded.holder OR l.lease_until < clock_timestamp()
+RETURNING term
+
+-- name: release_lease
+UPDATE leases SET lease_until = clock_timestamp() WHERE name = %(name)s AND holder = %(holder)s
+
+-- name: insert_alerts
+INSERT INTO alerts (kind, dedupe_key, owner, job_id, run_id, message, detail)
+SELECT * FROM unnest(%(kind)s::text[], %(dedupe_key)s::text[], %(owner)s::bigint[],
+                     %(job_id)s::uuid[], %(run_id)s::uuid[], %(message)s::text[],
+                     %(detail)s::jsonb[])
+ON CONFLICT (dedupe_key) DO NOTHING

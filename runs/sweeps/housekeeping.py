@@ -1,0 +1,43 @@
+"""Rows that have served: idempotency keys, workers of past boots; and jobs nobody dispatches."""
+
+from django.conf import settings
+
+from runs.alerts.outbox import NewAlert, put
+from runs.floor import SQL
+from runs.sweeps import MAINTENANCE, Sweep, register
+
+OVERDUE_SEC = 60
+OVERDUE_TOLD = 100
+
+
+def purge_idempotency_keys() -> int:
+    """Delete keys past their life."""
+    return SQL["purge_idempotency_keys"].run(hours=settings.CHRONO_IDEMPOTENCY_HOURS)
+
+
+def watch_workers() -> int:
+    """Mark workers that no longer beat, and forget those of last week."""
+    gone = SQL["mark_workers_gone"].run(after_sec=2 * settings.CHRONO_LEASE_SEC)
+    return gone + SQL["purge_workers"].run()
+
+
+def watch_overdue_jobs() -> int:
+    """Tell of enabled jobs whose tick has stood for a minute, whoever should dispatch them."""
+    rows = SQL["overdue_jobs"].rows(late_sec=OVERDUE_SEC, limit=OVERDUE_TOLD)
+    return put(
+        [
+            NewAlert(
+                kind="job_overdue",
+                dedupe_key=f"job_overdue:{job_id}:{next_run_at.isoformat()}",
+                message=f"{name} has been due since {next_run_at:%Y-%m-%d %H:%M:%SZ}",
+                owner_id=owner,
+                job_id=job_id,
+            )
+            for job_id, owner, name, next_run_at in rows
+        ]
+    )
+
+
+register(MAINTENANCE, Sweep("idempotency_keys", 600, purge_idempotency_keys))
+register(MAINTENANCE, Sweep("workers", 10, watch_workers))
+register(MAINTENANCE, Sweep("overdue_jobs", 15, watch_overdue_jobs))

@@ -1,0 +1,29 @@
+"""Back-off over: retrying → queued. Room at a limit: held runs in."""
+
+from runs import floor, lifecycle
+from runs.sweeps import DISPATCHER, Sweep, register
+
+
+def promote_retries() -> int:
+    """Queue every retry that is due, in bounded steps."""
+    total = 0
+    while moved := lifecycle.promote():
+        total += len(moved)
+    return total
+
+
+def admit_held() -> int:
+    """Let held runs in where a finish, for whatever reason, did not."""
+    rows = floor.SQL["keys_with_room"].rows(floor=floor.read(), limit=1000)
+    return len(lifecycle.admit(row[0] for row in rows))
+
+
+def raise_floor() -> int:
+    """Move the floor of operational queries up."""
+    before = floor.read()
+    return int(floor.raise_up() > before)
+
+
+register(DISPATCHER, Sweep("promote", 0.5, promote_retries))
+register(DISPATCHER, Sweep("admit", 5, admit_held))
+register(DISPATCHER, Sweep("floor", 60, raise_floor))
