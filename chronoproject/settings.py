@@ -23,7 +23,10 @@ CHRONO_DATABASE_DIRECT_URL = env.text("CHRONO_DATABASE_DIRECT_URL")
 
 # --- leases, beats and sweeps ---------------------------------------------------------------
 CHRONO_LEASE_SEC = env.seconds("CHRONO_LEASE_SEC", 30, minimum=1)
-CHRONO_HEARTBEAT_SEC = env.seconds("CHRONO_HEARTBEAT_SEC", 5, minimum=0.1)
+# Five seconds, or as much oftener as a shorter lease needs.
+CHRONO_HEARTBEAT_SEC = env.seconds(
+    "CHRONO_HEARTBEAT_SEC", min(5.0, CHRONO_LEASE_SEC / 6), minimum=0.1
+)
 CHRONO_DISPATCHER_LEASE_SEC = env.seconds("CHRONO_DISPATCHER_LEASE_SEC", 5, minimum=1)
 CHRONO_POLL_SEC = env.seconds("CHRONO_POLL_SEC", 1, minimum=0.01)
 CHRONO_REPLAY_LAG_SEC = env.seconds("CHRONO_REPLAY_LAG_SEC", 30)

@@ -21,6 +21,6 @@ class RunsConfig(AppConfig):
         hooks.settle = settling.settle
         hooks.cancel_unstarted = settling.cancel_unstarted
         post_migrate.connect(
-            receivers.make_partitions, sender=self, dispatch_uid="runs.make_partitions"
+            receivers.prepare_tables, sender=self, dispatch_uid="runs.prepare_tables"
         )
         run_finished.connect(receivers.alert_dead, dispatch_uid="runs.alert_dead")

@@ -11,7 +11,7 @@ import logging
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -27,6 +27,7 @@ from runs.records import RunRef
 logger = logging.getLogger(__name__)
 
 TASK_NAME = "chrono.run"
+EPOCH_KEY = "chrono:epoch"  # since when Redis has its present memory; see sweeps/replay.py
 PUSH_CHUNK = 1000
 SECOND_LINE_SEC, THIRD_LINE_SEC = 15, 30
 EMBED = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
@@ -180,15 +181,17 @@ def publish(refs: Sequence[RunRef]) -> int:
     return 0
 
 
-def push(messages: Iterable[Message]) -> bool:
+def push(messages: Sequence[Message]) -> bool:
     """LPUSH the envelopes in one pipeline (never RPUSH, PROTOCOL 12); False when Redis refused."""
     if breaker.is_open:
         return False
     by_queue: dict[str, list[bytes]] = defaultdict(list)
     for message in messages:
         by_queue[message.queue].append(envelope(message))
+    epoch = min(message.published_at for message in messages)
     try:
         pipeline = client().pipeline(transaction=False)
+        pipeline.set(EPOCH_KEY, epoch.isoformat(), nx=True)
         for queue, envelopes in by_queue.items():
             for start in range(0, len(envelopes), PUSH_CHUNK):
                 pipeline.lpush(queue, *envelopes[start : start + PUSH_CHUNK])

@@ -6,14 +6,15 @@ from django.apps import AppConfig
 from django.conf import settings
 
 from chronoproject.clock import db_now
-from runs import partitions
+from runs import floor, partitions
 from runs.alerts import outbox
 from runs.records import Moved
 from runs.signals import in_savepoint
 
 
-def make_partitions(sender: AppConfig, **kwargs: object) -> None:
-    """Make the day partitions ahead once the tables stand."""
+def prepare_tables(sender: AppConfig, **kwargs: object) -> None:
+    """Make the floor's row and the day partitions ahead once the tables stand."""
+    floor.SQL["seed_floor"].run()
     days = partitions.days_ahead(db_now().date(), settings.CHRONO_PARTITION_DAYS_AHEAD)
     partitions.ensure(days)
 

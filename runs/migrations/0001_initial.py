@@ -3,9 +3,7 @@
 import django.contrib.postgres.fields
 import django.db.models.deletion
 import django.db.models.functions.datetime
-from django.apps.registry import Apps
 from django.db import migrations, models
-from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 
 # Django cannot express a partitioned table: it is made here, the models are state only. Every
 # unique index of a partitioned table contains the partition key, hence the composite keys.
@@ -80,15 +78,6 @@ CREATE TABLE run_attempts (
 CREATE TABLE run_attempts_default PARTITION OF run_attempts DEFAULT;
 """
 DROP_TABLES = "DROP TABLE runs; DROP TABLE run_attempts;"
-
-
-def seed(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
-    """Write the floor's one row."""
-    with schema_editor.connection.cursor() as cursor:
-        cursor.execute(
-            "INSERT INTO run_floor (run_floor_id, floor)"
-            " VALUES (1, date_trunc('day', clock_timestamp(), 'UTC') - interval '1 day')"
-        )
 
 
 class Migration(migrations.Migration):
@@ -490,5 +479,4 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
-        migrations.RunPython(seed, migrations.RunPython.noop),
     ]

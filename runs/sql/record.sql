@@ -29,6 +29,11 @@ SELECT * FROM unnest(%(job_id)s::uuid[], %(owner)s::bigint[], %(first_tick)s::ti
 UPDATE run_floor SET floor = least(floor, date_trunc('day', %(instant)s::timestamptz, 'UTC'))
 WHERE %(instant)s::timestamptz < date_trunc('day', clock_timestamp(), 'UTC') - interval '1 day'
 
+-- name: seed_floor
+INSERT INTO run_floor (run_floor_id, floor)
+VALUES (1, date_trunc('day', clock_timestamp(), 'UTC') - interval '1 day')
+ON CONFLICT DO NOTHING
+
 -- name: read_floor
 SELECT floor FROM run_floor
 

@@ -1,8 +1,8 @@
 """Replay: queued runs whose message Redis has lost are published again (PROTOCOL 11, 12).
 
 The consuming end of a list holds its oldest message. A row stamped well before that stamp has been
-passed by. An epoch key tells at once that Redis lost its memory: it holds the database time of its
-own creation, and no message published before it can still be there.
+passed by. An epoch key tells at once that Redis lost its memory: it holds the database time since
+which Redis remembers, and no message published before it can still be there.
 """
 
 import logging
@@ -18,7 +18,6 @@ from runs.sweeps import DISPATCHER, Sweep, register
 
 logger = logging.getLogger(__name__)
 
-EPOCH_KEY = "chrono:epoch"
 BATCH = 5000
 FULL_LENGTH = 20_000  # a list this long is fed no more: the backlog must not multiply itself
 
@@ -40,8 +39,8 @@ def replay_lost() -> int:
 def epoch_of_broker() -> datetime:
     """Return since when Redis has its present memory, by the database's clock."""
     client = publisher.client()
-    client.set(EPOCH_KEY, db_now().isoformat(), nx=True)
-    value = client.get(EPOCH_KEY)
+    client.set(publisher.EPOCH_KEY, db_now().isoformat(), nx=True)
+    value = client.get(publisher.EPOCH_KEY)
     if not isinstance(value, bytes):
         raise redis.RedisError("the epoch key vanished while it was read")
     return datetime.fromisoformat(value.decode())
