@@ -218,6 +218,11 @@ UNFOLD: dict[str, Any] = {
     "SITE_TITLE": "Chrono",
     "SITE_HEADER": "Chrono",
     "SITE_SYMBOL": "schedule",
+    "SITE_URL": None,
     "SHOW_HISTORY": False,
     "SHOW_VIEW_ON_SITE": False,
+    "STYLES": [f"{STATIC_URL}chrono/admin.css"],
+    "DASHBOARD_CALLBACK": "chronoproject.pages.dashboard",
+    "SIDEBAR": {"show_search": False, "navigation": "chronoproject.pages.navigation"},
+    "TABS": "chronoproject.pages.tabs",
 }

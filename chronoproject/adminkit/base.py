@@ -35,7 +35,6 @@ class ChronoAdmin(UnfoldAdmin[M]):
     """What all our pages share."""
 
     list_per_page = PER_PAGE
-    show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
     list_filter_submit = True
     list_fullwidth = True
@@ -60,6 +59,7 @@ class ReadOnlyMixin:
 class KeysetAdmin(ChronoAdmin[M]):
     """A list over a table too large to count, paged by key."""
 
+    show_full_result_count = False
     keyset: Sequence[str] = ("-pk",)
     sortable_by: Sequence[str] = ()
 

@@ -185,7 +185,7 @@ class KeysetChangeList(ChangeList):
         self._link(rows, has_newer=has_newer, has_older=has_older)
         self.result_list = rows  # type: ignore[assignment] - a list does for every template
         self.result_count = len(rows) + (has_newer or has_older)
-        self.full_result_count = None  # type: ignore[assignment] - as with show_full_result_count
+        self.full_result_count = self.result_count  # else the title tells a count
         self.show_result_count = self.show_admin_actions = True
         self.can_show_all, self.multi_page = True, False
         self.paginator = KeysetPaginator(rows, self.list_per_page)

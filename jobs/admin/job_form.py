@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from django import forms
 from django.core.exceptions import ValidationError
 
-from chronoproject.adminkit.display import pretty
 from chronoproject.errors import FieldError
-from jobs.choices import JobKind
+from jobs.definition import api_form, definition_of
+from jobs.errors import FieldErrors
 from jobs.hooks import Edge, hooks
+from jobs.kinds import ALL
 from jobs.models import Job
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ API_NAMES: Mapping[str, str] = {
 }
 SAME_NAMES = ("name", "description", "tags", "timezone", "env", "priority", "pool", "enabled")
 TIMES = ("starts_at", "ends_at")
-MINE = ("command", "payload", "depends_on", "schedule", "run_at", "every_sec", "anchor")
+MINE = ("command", "payload", "depends_on", "schedule", "run_at", "every_sec", "anchor", "retry_on")
 
 
 class JobForm(forms.ModelForm[Job]):
@@ -93,16 +94,13 @@ class JobForm(forms.ModelForm[Job]):
 
     def _show(self, job: Job) -> None:
         """Put the stored definition into the fields that the model does not have."""
-        command = job.payload.get("command") if job.kind == JobKind.COMMAND else None
-        self.initial["command"] = command if isinstance(command, str) else json.dumps(command or "")
-        if command is None:
-            self.initial["command"] = ""
-        self.initial["payload"] = None if job.kind == JobKind.COMMAND else job.payload
-        self.initial["depends_on"] = [edge_in_api(edge) for edge in edges_of(job)]
+        stored = api_form(definition_of(job, edges_of(job)))
+        command = stored["command"]
+        self.initial["command"] = json.dumps(command) if isinstance(command, list) else command
+        self.initial["payload"] = stored["payload"]
+        self.initial["depends_on"] = stored["dependsOn"]
+        self.initial["retry_on"] = stored["retryOn"]
         self.initial["version"] = job.version
-        for name in ("payload", "depends_on", "env", "retry_on"):
-            if name in self.fields and self.initial.get(name) is not None:
-                self.fields[name].widget.attrs.setdefault("spellcheck", "false")
 
     def clean(self) -> dict[str, Any]:
         """Add what the services refused; they alone judge a definition."""
@@ -130,6 +128,7 @@ class JobForm(forms.ModelForm[Job]):
         }
         made["tags"] = list(given.get("tags") or [])
         made["env"] = given.get("env") or {}
+        made["retryOn"] = given.get("retry_on") or ALL
         made["dependsOn"] = given.get("depends_on") or []
         made["schedule"] = self._schedule()
         return made | self._work()
@@ -138,7 +137,7 @@ class JobForm(forms.ModelForm[Job]):
         given = self.cleaned_data
         chosen = [name for name in ("schedule", "run_at", "every_sec") if given.get(name)]
         if len(chosen) > 1:
-            raise_refused("schedule", "is one of cron, an instant or an interval, not two of them")
+            raise FieldErrors([("schedule", "is one of cron, instant and interval, not two")])
         if not chosen:
             return None
         if chosen == ["schedule"]:
@@ -161,13 +160,6 @@ class JobForm(forms.ModelForm[Job]):
             getattr(self.instance, name) if untouched else self.cleaned_data.get(name)
         )
         return None if value is None else value.astimezone(UTC).isoformat()
-
-
-def raise_refused(field: str, message: str) -> None:
-    """Refuse a field as a service would."""
-    from jobs.errors import FieldErrors
-
-    raise FieldErrors([(field, message)])
 
 
 def words_or_line(command: str) -> Any:  # noqa: ANN401 - a text or a list
@@ -195,13 +187,3 @@ def form_field(api_field: str) -> str:
 def edges_of(job: Job) -> Sequence[Edge]:
     """Return the job's upstream edges, as far as the app that keeps them is there."""
     return hooks.edges.edges_of([job.job_id]).get(job.job_id, ()) if hooks.edges else ()
-
-
-def edge_in_api(edge: Edge) -> dict[str, Any]:
-    """Return an edge as the API writes it."""
-    return {"jobId": str(edge.job_id), "match": edge.match, "dayOffset": edge.day_offset}
-
-
-def edges_as_text(job: Job) -> str:
-    """Return the edges for a reader who may not edit."""
-    return pretty([edge_in_api(edge) for edge in edges_of(job)])

@@ -7,6 +7,13 @@ from jobs.choices import JobKind
 from jobs.cron import InvalidSchedule, describe
 from jobs.models import Job
 
+STATE_LABELS = {
+    "enabled": "success",
+    "disabled": "warning",
+    "quarantined": "danger",
+    "deleted": "default",
+}
+
 
 def schedule_in_words(job: Job) -> str:
     """Return when the job runs."""
@@ -38,3 +45,12 @@ def payload_in_words(job: Job) -> str:
     if job.kind == JobKind.HTTP:
         return f"{payload.get('method', 'GET')} {payload.get('url', '')}"
     return str(payload.get("task", ""))
+
+
+def state_of(job: Job) -> str:
+    """Return where the job stands, in a word."""
+    if job.deleted_at:
+        return "deleted"
+    if job.retry_at:
+        return "quarantined"
+    return "enabled" if job.enabled else "disabled"
