@@ -1,6 +1,16 @@
 """Where everything is mounted."""
 
 from django.contrib import admin
-from django.urls import path
+from django.urls import include, path
+from django.views.generic import RedirectView
 
-urlpatterns = [path("admin/", admin.site.urls)]
+urlpatterns = [
+    path("", RedirectView.as_view(url="/admin/")),
+    path("v1/", include("jobs.api.urls")),
+    path("admin/", admin.site.urls),
+]
+
+handler400 = "chronoproject.errors.bad_request"
+handler403 = "chronoproject.errors.permission_denied"
+handler404 = "chronoproject.errors.page_not_found"
+handler500 = "chronoproject.errors.server_error"

@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from jobs.models import Job
 
@@ -41,6 +41,13 @@ class Hooks:
     # Cancel what a deleted job still has to run; let what is running end.
     cancel_unstarted: Callable[[Job], None] | None = None
     edges: EdgeStore | None = None
+    # What is wrong with a Python task's call, as (field below payload, message): its name is not
+    # registered, or its arguments do not fit.
+    check_task: Callable[[str, Sequence[Any], Mapping[str, Any]], list[tuple[str, str]]] | None = (
+        None
+    )
+    # The newest run of each job that has one, as the API shows a run.
+    last_runs: Callable[[Sequence[uuid.UUID]], Mapping[uuid.UUID, dict[str, Any]]] | None = None
     # After a definition was written: limit slots and whatever else follows from it.
     written: list[Callable[[Job], None]] = field(default_factory=list)
 

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from jobs.cron import DST_POLICIES, DstPolicy, InvalidSchedule, NeverFires, evaluator_for
 from jobs.cron.evaluator import Evaluator
+from jobs.cron.second_opinion import check_second_opinion
 from jobs.cron.ticks import to_datetime, to_seconds
 from jobs.cron.zones import FIRST_SEC, load_zone
 
@@ -125,7 +126,7 @@ class Schedule:
             raise InvalidSchedule(
                 f"everySec is {self.every_sec}; use 1 to {MAX_EVERY_SEC}", field="everySec"
             )
-        self._validate_has_tick(after)
+        self._validate_ticks(after)
 
     def _validate_instants(self) -> None:
         for field, instant in (
@@ -143,20 +144,38 @@ class Schedule:
         if self.starts_at and self.ends_at and self.ends_at < self.starts_at:
             raise InvalidSchedule("endsAt is before startsAt; make it later", field="endsAt")
 
-    def _validate_has_tick(self, after: datetime | None) -> None:
+    def _validate_ticks(self, after: datetime | None) -> None:
         source = self._source()  # raises for what is wrong with the expression
         if isinstance(source, _Never):
             return
+        if self.cron is not None:
+            check_second_opinion(self.cron, self.hash_id or None)
         if after is not None:
             start = to_seconds(after)
         else:
             start = _round_up(self.starts_at) - 1 if self.starts_at else FIRST_SEC
         if self._next(source, start) is not None:
             return
-        bounds = [f"startsAt {self.starts_at}"] if self.starts_at else []
-        bounds += [f"endsAt {self.ends_at}"] if self.ends_at else []
-        since = f" after {after}" if after else ""
-        raise NeverFires(f"there is no tick{since} within {' and '.join(bounds) or 'the calendar'}")
+        raise self._without_tick(after)
+
+    def _without_tick(self, after: datetime | None) -> NeverFires:
+        if self.run_at is not None:
+            what, field = f"runAt {self.run_at.isoformat()}", "runAt"
+        else:
+            what, field = "every tick", "endsAt" if self.ends_at else "schedule"
+        bounds = [
+            f"{relation} {bound.isoformat()}"
+            for relation, bound in (
+                ("not after", after),
+                ("before startsAt", self.starts_at),
+                ("after endsAt", self.ends_at),
+            )
+            if bound is not None
+        ]
+        return NeverFires(
+            f"the schedule has no tick: {what} is {' or '.join(bounds) or 'skipped by its zone'}",
+            field=field,
+        )
 
     def _source(self) -> _Source:
         if self.cron is not None:

@@ -8,10 +8,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 
-from cron_descriptor import (  # it ships no types
-    ExpressionDescriptor,
-    Options,
-)
+from cron_descriptor import ExpressionDescriptor, Options
 
 from jobs.cron.dates import Dates
 from jobs.cron.fields import HOUR, MINUTE, SECOND, Field, Values

@@ -91,10 +91,22 @@ def _check_characters(expression: str) -> None:
         for place, char in enumerate(expression, 1)
         if char != "\t" and not (char.isascii() and char.isprintable())
     )
+    field = _field_at(expression, place)
     raise InvalidSchedule(
-        f"character {place} of the expression is {wrong!a}; only printable ASCII is "
-        "allowed, with blanks or tabs between the fields"
+        f"character {place} of the expression, in the {field} field, is {wrong!a}; only printable "
+        "ASCII is allowed, with blanks or tabs between the fields",
+        field=field,
     )
+
+
+def _field_at(expression: str, place: int) -> str:
+    """The name of the field that the character `place` belongs to, as far as that can be told."""
+    names = [spec.name for spec in SIX_FIELDS]
+    if len(expression.split()) < len(names):
+        del names[0]
+    before = len(expression[: place - 1].split())
+    starts_a_field = expression[place - 2 : place - 1].strip() == ""
+    return names[min(before if starts_a_field else before - 1, len(names) - 1)]
 
 
 def _macro(text: str) -> str:

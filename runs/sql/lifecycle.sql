@@ -167,7 +167,8 @@ RETURNING r.run_id, r.scheduled_for, r.job_id, r.owner, r.logical_date, r.trigge
 -- name: rerun_runs
 -- An audited new attempt of a terminal run, by the job's current version (PROTOCOL 18).
 WITH again AS (
-    SELECT r.run_id, r.scheduled_for, r.status, r.reason
+    SELECT r.run_id, r.scheduled_for, r.status, r.reason, r.claim_id, r.attempt, r.exit_code,
+           r.error, r.worker_id, r.output_ref, r.started_at, r.finished_at
     FROM runs r JOIN unnest(%(run_id)s::uuid[], %(scheduled_for)s::timestamptz[])
                      AS a(run_id, scheduled_for) USING (run_id, scheduled_for)
     WHERE r.status IN ('succeeded', 'dead', 'skipped', 'cancelled')
@@ -176,14 +177,12 @@ WITH again AS (
 ), archived AS (
     INSERT INTO run_attempts (claim_id, run_id, scheduled_for, attempt, outcome, reason, exit_code,
                               error, worker_id, output_ref, started_at, finished_at)
-    SELECT r.claim_id, r.run_id, r.scheduled_for, r.attempt,
-           CASE WHEN r.status IN ('succeeded', 'cancelled') THEN r.status
-                WHEN r.reason IN ('timeout', 'worker_lost', 'crashed') THEN r.reason
+    SELECT claim_id, run_id, scheduled_for, attempt,
+           CASE WHEN status IN ('succeeded', 'cancelled') THEN status
+                WHEN reason IN ('timeout', 'worker_lost', 'crashed') THEN reason
                 ELSE 'failed' END,
-           r.reason, r.exit_code, r.error, r.worker_id, r.output_ref, r.started_at, r.finished_at
-    FROM runs r JOIN again a USING (run_id, scheduled_for)
-    WHERE r.claim_id IS NOT NULL
-      AND r.scheduled_for BETWEEN %(first)s::timestamptz AND %(last)s::timestamptz
+           reason, exit_code, error, worker_id, output_ref, started_at, finished_at
+    FROM again WHERE claim_id IS NOT NULL -- the rows as locked, not as they were before the wait
     ON CONFLICT DO NOTHING
 ), settings AS (
     SELECT job_id, version, pool, priority, max_retries,

@@ -1,0 +1,109 @@
+"""What goes on the wire, and what happens when the wire is cut."""
+
+import base64
+import json
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import redis
+from pytest_django import Settings
+
+from chronoproject.celery import app
+from runs import publisher
+from runs.publisher import Message
+from tests.integration import support
+
+QUEUE = "default.normal"
+
+
+@pytest.fixture(autouse=True)
+def empty_broker(valkey: redis.Redis) -> Iterator[redis.Redis]:
+    publisher.client.cache_clear()
+    publisher.breaker = publisher.Breaker()
+    yield valkey
+    publisher.client.cache_clear()
+
+
+def message(kind: str = "task") -> Message:
+    return Message(
+        run_id=uuid.UUID("01a2282a-d368-8089-ae54-a35473f94f28"),
+        scheduled_for=datetime(2026, 1, 1, tzinfo=UTC),
+        pool="default",
+        priority="normal",
+        published_at=datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC),
+        kind=kind,
+        timeout_sec=60,
+        kill_grace_sec=10,
+    )
+
+
+def decoded(raw: bytes) -> dict[str, Any]:
+    """Return an envelope with what differs from message to message set to a constant."""
+    envelope: dict[str, Any] = json.loads(raw)
+    envelope["body"] = json.loads(base64.b64decode(envelope["body"]))
+    for name in ("id", "root_id", "origin"):
+        envelope["headers"][name] = "*"
+    for name in ("correlation_id", "delivery_tag", "reply_to"):
+        envelope["properties"][name] = "*"
+    return envelope
+
+
+def test_an_envelope_is_what_celery_itself_would_send(empty_broker: redis.Redis) -> None:
+    ours = message()
+    refs = [[str(ours.run_id), ours.scheduled_for.isoformat()]]
+    app.send_task(
+        publisher.TASK_NAME,
+        args=[refs],
+        queue=QUEUE,
+        time_limit=70,
+        soft_time_limit=60,
+        ignore_result=True,
+        headers={"published_at": ours.published_at.isoformat()},
+    )
+    assert publisher.push([ours])
+    celerys, made = empty_broker.lpop(QUEUE), empty_broker.rpop(QUEUE)
+    theirs = decoded(as_bytes(made))
+    assert decoded(as_bytes(celerys)) == theirs
+
+
+def as_bytes(value: object) -> bytes:
+    assert isinstance(value, bytes)
+    return value
+
+
+def test_a_commands_limits_stand_behind_its_shims() -> None:
+    assert message("task").limits == (70, 60)
+    assert message("http").limits == (70, 60)
+    assert message("command").limits == (100, 85)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_runs_are_published_after_the_commit_oldest_last_to_arrive_first_to_leave(
+    empty_broker: redis.Redis,
+) -> None:
+    job = support.job(priority="high", pool="etl")
+    refs = [support.queued(job, support.this_second() - ago * support.SECOND) for ago in (1, 0)]
+    assert empty_broker.llen("etl.high") == 2
+    first = json.loads(base64.b64decode(json.loads(empty_broker.rpop("etl.high"))["body"]))  # type: ignore[arg-type]
+    assert first[0] == [[[str(refs[0].run_id), refs[0].scheduled_for.isoformat()]]]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_redis_refuses_stays_queued_and_unpublished(settings: Settings) -> None:
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    publisher.client.cache_clear()
+    ref = support.queued(support.job())
+    run = support.row(ref)
+    assert (run.status, run.published_at) == ("queued", None)
+    assert publisher.breaker.is_open
+    assert publisher.push([message()]) is False
+
+
+def test_a_message_that_is_not_ours_has_no_stamp() -> None:
+    assert publisher.published_at_of(b"not json") is None
+    assert publisher.published_at_of(b"[]") is None
+    assert publisher.published_at_of(b'{"headers": {"published_at": "x"}}') is None
+    assert publisher.published_at_of(publisher.envelope(message())) == message().published_at
