@@ -34,6 +34,8 @@ STATE_LABELS = {
     "REVOKED": "default",
 }
 
+admin.site.index_title = "Overview"
+
 for model in (User, Group, TaskResult, GroupResult):
     if admin.site.is_registered(model):
         admin.site.unregister(model)
@@ -43,7 +45,7 @@ for model in (User, Group, TaskResult, GroupResult):
 class UserAdmin(DjangoUserAdmin[User], ChronoAdmin[User]):
     """Who may sign in here."""
 
-    form = UserChangeForm
+    form = UserChangeForm  # type: ignore[assignment]  # Django's stubs leave its model open
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
 
@@ -69,7 +71,8 @@ class TaskResultAdmin(ReadOnlyKeysetAdmin[Any]):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Add the time of reading."""
-        return super().get_queryset(request).annotate(read_at=Now())
+        rows: QuerySet[Any] = super().get_queryset(request).annotate(read_at=Now())
+        return rows
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str

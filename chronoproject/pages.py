@@ -50,7 +50,10 @@ def _figures() -> list[dict[str, str]]:
         most=MOST + 1,
         alive_sec=BEATS_MISSED * settings.CHRONO_HEARTBEAT_SEC + 1,
     )[0]
-    workers, leases = reverse("admin:runs_worker_changelist"), reverse("admin:runs_lease_changelist")
+    workers, leases = (
+        reverse("admin:runs_worker_changelist"),
+        reverse("admin:runs_lease_changelist"),
+    )
     return [
         _card("Running", found["running"], runs_url(status="running"), "info"),
         _card("Queued", found["queued"], runs_url(status="queued"), "primary"),
@@ -103,7 +106,12 @@ def tabs(request: HttpRequest) -> list[dict[str, Any]]:
     """Return the views of the list of runs that an operator changes between."""
     chosen = request.GET.get("status", "")
     url = reverse("admin:runs_run_changelist")
-    views = [("", "All"), ("dead", "Dead"), ("live", "Live"), *((name, name.capitalize()) for name in LIVE_TABS)]
+    views = [
+        ("", "All"),
+        ("dead", "Dead"),
+        ("live", "Live"),
+        *((name, name.capitalize()) for name in LIVE_TABS),
+    ]
     items = [
         {
             "title": title,
@@ -138,9 +146,7 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
                 _page(
                     "Misfires", "event_busy", "admin:runs_misfire_changelist", "runs.view_misfire"
                 ),
-                _page(
-                    "Alerts", "notifications", "admin:runs_alert_changelist", "runs.view_alert"
-                ),
+                _page("Alerts", "notifications", "admin:runs_alert_changelist", "runs.view_alert"),
             ],
         ),
         (
@@ -150,10 +156,16 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
                 _page("Leases", "lock_clock", "admin:runs_lease_changelist", "runs.view_lease"),
                 _page("Pauses", "pause_circle", "admin:jobs_pause_changelist", "jobs.view_pause"),
                 _page(
-                    "Versions", "history", "admin:jobs_jobversion_changelist", "jobs.view_jobversion"
+                    "Versions",
+                    "history",
+                    "admin:jobs_jobversion_changelist",
+                    "jobs.view_jobversion",
                 ),
                 _page(
-                    "Audit", "fact_check", "admin:jobs_auditentry_changelist", "jobs.view_auditentry"
+                    "Audit",
+                    "fact_check",
+                    "admin:jobs_auditentry_changelist",
+                    "jobs.view_auditentry",
                 ),
                 _page(
                     "Large operations",
@@ -173,9 +185,13 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
             ],
         ),
     ]
-    allowed = [(title, [item for item in items if _may_see(request, item)]) for title, items in groups]
+    allowed = [
+        (title, [item for item in items if _may_see(request, item)]) for title, items in groups
+    ]
     return [
-        {"title": title, "separator": bool(title), "items": items} for title, items in allowed if items
+        {"title": title, "separator": bool(title), "items": items}
+        for title, items in allowed
+        if items
     ]
 
 

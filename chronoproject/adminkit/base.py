@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
@@ -23,7 +23,7 @@ PER_PAGE = 100
 
 def read_at(row: Model) -> datetime:
     """Return the database's time at which a list read the row; its query annotates it."""
-    return cast(datetime, vars(row)["read_at"])
+    return cast("datetime", vars(row)["read_at"])
 
 
 def actor_of(request: HttpRequest) -> str:
@@ -43,15 +43,15 @@ class ChronoAdmin(UnfoldAdmin[M]):
 class ReadOnlyMixin:
     """A page to look at: rows are written by the services, never through a form."""
 
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ANN401, ARG002
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ANN401
         """Refuse."""
         return False
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ANN401, ARG002
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ANN401
         """Refuse."""
         return False
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ANN401, ARG002
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ANN401
         """Refuse."""
         return False
 
@@ -60,8 +60,8 @@ class KeysetAdmin(ChronoAdmin[M]):
     """A list over a table too large to count, paged by key."""
 
     show_full_result_count = False
-    keyset: Sequence[str] = ("-pk",)
-    sortable_by: Sequence[str] = ()
+    keyset: ClassVar[Sequence[str]] = ("-pk",)
+    sortable_by: ClassVar[list[str] | tuple[str, ...]] = ()
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:  # noqa: ANN401
         """Page by key."""
@@ -71,9 +71,9 @@ class KeysetAdmin(ChronoAdmin[M]):
         """Return the order of the list, as order_by() takes it; its last column is unique."""
         return self.keyset
 
-    def get_ordering(self, request: HttpRequest) -> Sequence[str]:
+    def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
         """Order by the key, so that a page is a range of an index."""
-        return self.get_keyset(request)
+        return tuple(self.get_keyset(request))
 
     def get_paginator(
         self,
@@ -81,7 +81,7 @@ class KeysetAdmin(ChronoAdmin[M]):
         queryset: QuerySet[M],
         per_page: int,
         orphans: int = 0,
-        allow_empty_first_page: bool = True,  # noqa: FBT001, FBT002 - Django's signature
+        allow_empty_first_page: bool = True,
     ) -> Paginator[M]:
         """Page without counting; the autocomplete look-ups come through here."""
         return LookaheadPaginator(queryset, per_page, orphans, allow_empty_first_page)

@@ -24,18 +24,18 @@ BUSY = "Another process holds the row at the moment; try again."
 BROKER_DOWN = "Redis does not answer, so nothing was handed over; try again."
 
 
-class Busy(ChronoError):
+class BusyError(ChronoError):
     """A lock was not to be had within its time-out."""
 
 
 @contextmanager
 def busy_told() -> Iterator[None]:
-    """Raise Busy for a lock that was not to be had."""
+    """Raise BusyError for a lock that was not to be had."""
     try:
         yield
     except OperationalError as error:
         if sqlstate(error) in RETRIED | {LOCK_NOT_AVAILABLE}:
-            raise Busy(BUSY) from error
+            raise BusyError(BUSY) from error
         raise
 
 
@@ -110,7 +110,7 @@ def hand_over(
     messages.success(
         request,
         format_html(
-            '{} {} were handed to an operation in the background: <a href="{}?q={}">its result</a>.',
+            '{} {} were handed to an operation: <a href="{}?q={}">its result</a>.',
             f"{len(chosen.keys):,}",
             what,
             url,

@@ -42,13 +42,15 @@ def span(seconds: float) -> str:
     if seconds < 10:
         return f"{seconds:.2g} s" if seconds >= 0.1 else f"{seconds * 1000:.0f} ms"
     whole = round(seconds)
-    if whole < MINUTE:
-        return f"{whole} s"
-    if whole < HOUR:
-        return f"{whole // MINUTE} min {whole % MINUTE} s"
-    if whole < DAY:
-        return f"{whole // HOUR} h {whole % HOUR // MINUTE} min"
-    return f"{whole // DAY} d {whole % DAY // HOUR} h"
+    for unit, length, smaller, part in (
+        ("d", DAY, "h", HOUR),
+        ("h", HOUR, "min", MINUTE),
+        ("min", MINUTE, "s", 1),
+    ):
+        if whole >= length:
+            rest = whole % length // part
+            return f"{whole // length} {unit}" + (f" {rest} {smaller}" if rest else "")
+    return f"{whole} s"
 
 
 def distance(value: datetime, now: datetime) -> str:
@@ -87,13 +89,14 @@ def instant(
     """Return the instant in its zone, its distance when `now` is given; UTC on hovering."""
     if value is None:
         return EMPTY
+    name = "" if zone == "UTC" else f" · {zone}"
     exact = f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f} UTC"
     far = "" if now is None else format_html('<span class="ch-far">{}</span>', distance(value, now))
     return format_html(
-        '<time class="ch-time" datetime="{}" title="{} · {}">{}</time>{}',
+        '<span class="ch-when"><time class="ch-time" datetime="{}" title="{}{}">{}</time>{}</span>',
         value.isoformat(),
         exact,
-        zone,
+        name,
         clock(value, zone),
         far,
     )
@@ -108,7 +111,24 @@ def elapsed(start: datetime | None, end: datetime | None) -> str:
 
 def link(url: str, text: object, title: str = "") -> SafeString:
     """Return a link cut to its column; the whole text shows on hovering."""
-    return format_html('<a class="ch-link" href="{}" title="{}">{}</a>', url, title or text, text)
+    whole = title or ("" if isinstance(text, SafeString) else text)
+    return format_html('<a class="ch-link" href="{}" title="{}">{}</a>', url, whole, text)
+
+
+def gist(error: str) -> str:
+    """Return the line of an error that says most: the last one of a traceback, else the first."""
+    lines = [line.strip() for line in error.splitlines() if line.strip()]
+    if not lines:
+        return ""
+    return lines[-1] if lines[0].startswith("Traceback") else lines[0]
+
+
+def why(reason: str, error: str) -> SafeString | str:
+    """Return a reason with the gist of its error, the error itself on hovering."""
+    text = ": ".join(part for part in (reason, gist(error)) if part)
+    if not text:
+        return EMPTY
+    return format_html('<span class="ch-clip" title="{}">{}</span>', error[:1000] or text, text)
 
 
 def clipped(text: str, limit: int = 200) -> SafeString | str:

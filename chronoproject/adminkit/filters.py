@@ -53,7 +53,7 @@ class ExactTextFilter(TextFilter):
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         """Narrow when something was typed."""
         value = (self.value() or "").strip()
-        return queryset.filter(**{self.parameter_name: value}) if value else queryset
+        return queryset.filter(**{str(self.parameter_name): value}) if value else queryset
 
 
 class TimeWindowFilter(admin.ListFilter):

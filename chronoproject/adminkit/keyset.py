@@ -183,7 +183,7 @@ class KeysetChangeList(ChangeList):
             messages.warning(request, TOO_SLOW)
             rows, has_newer, has_older = [], False, False
         self._link(rows, has_newer=has_newer, has_older=has_older)
-        self.result_list = rows  # type: ignore[assignment] - a list does for every template
+        self.result_list = rows  # a list serves the templates
         self.result_count = len(rows) + (has_newer or has_older)
         self.full_result_count = self.result_count  # else the title tells a count
         self.show_result_count = self.show_admin_actions = True

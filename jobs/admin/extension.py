@@ -37,8 +37,8 @@ class Extension:
 
     panels: list[Panel] = field(default_factory=list)
     buttons: list[Button] = field(default_factory=list)
-    # Actions of the list of jobs, in Django's form.
-    actions: list[Callable[..., Any]] = field(default_factory=list)
+    # Actions of the list of jobs, in Django's form: methods of its page by name, or functions.
+    actions: list[Callable[..., Any] | str] = field(default_factory=list)
     # How the last run of each job went, for a page of the list in one query.
     last_runs: Callable[[Sequence[Job]], Mapping[uuid.UUID, SafeString]] | None = None
 

@@ -1,5 +1,6 @@
 """What was in force when, who changed what, and what is paused: to look at."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import admin
@@ -21,7 +22,7 @@ from chronoproject.adminkit.filters import (
 from jobs.choices import Change
 from jobs.models import AuditEntry, Job, JobVersion, Pause
 
-CHANGE_LABELS = {
+CHANGE_LABELS: Mapping[str, str] = {
     Change.CREATE: "success",
     Change.UPDATE: "info",
     Change.PAUSE: "warning",
@@ -74,10 +75,19 @@ class JobVersionAdmin(ReadOnlyKeysetAdmin[JobVersion]):
     search_fields = ("job_id", "changed_by")
     search_help_text = "A job id, or who changed it"
     keyset = ("-job_version_id",)
-    fields = ("job_name", "number", "kind", "changed_by", "since", "until", "tzdata_version")
     readonly_fields = ("differences", "whole")
     fieldsets = (
-        (None, {"fields": fields}),
+        (
+            None,
+            {
+                "fields": (
+                    ("job_name", "number"),
+                    ("kind", "changed_by"),
+                    ("since", "until"),
+                    "tzdata_version",
+                )
+            },
+        ),
         ("What changed", {"fields": ("differences",)}),
         ("The definition", {"fields": ("whole",)}),
     )

@@ -33,7 +33,7 @@ class JobAdmin(JobWriting):
     """Jobs by team and name; a definition is written by jobs.services alone."""
 
     form = JobForm
-    fieldsets = FIELDSETS
+    fieldsets = FIELDSETS  # type: ignore[assignment]  # _FieldOpts is not importable at run time
     list_display = (
         "job_name",
         "team",

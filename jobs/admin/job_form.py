@@ -71,7 +71,7 @@ class JobForm(forms.ModelForm[Job]):
     depends_on = forms.JSONField(
         required=False,
         widget=UnfoldAdminTextareaWidget(attrs={"rows": 3}),
-        help_text='A list of job ids, or of {"jobId": …, "match": "tick" or "day", "dayOffset": 0}.',
+        help_text='A list of job ids, or of {"jobId": …, "match": "tick"|"day", "dayOffset": 0}.',
     )
     version = forms.IntegerField(required=False, widget=forms.HiddenInput)
 
@@ -87,7 +87,7 @@ class JobForm(forms.ModelForm[Job]):
             "enabled": "Off: no ticks; runs that exist go on.",
         }
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - Django's signature
         super().__init__(*args, **kwargs)
         if self.instance.pk and not self.instance._state.adding:
             self._show(self.instance)

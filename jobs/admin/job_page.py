@@ -9,7 +9,13 @@ from django.utils.safestring import SafeString
 from chronoproject.adminkit.display import instant, link
 from chronoproject.clock import db_now
 from jobs.admin.extension import extension
-from jobs.admin.words import STATE_LABELS, payload_in_words, schedule_as_written, schedule_in_words, state_of
+from jobs.admin.words import (
+    STATE_LABELS,
+    payload_in_words,
+    schedule_as_written,
+    schedule_in_words,
+    state_of,
+)
 from jobs.models import Job, JobVersion
 
 VERSIONS_SHOWN = 10
@@ -109,7 +115,9 @@ def _buttons(request: HttpRequest, job: Job) -> list[dict[str, str]]:
         return []
     user, buttons = request.user, []
     if user.has_perm("jobs.change_job"):
-        verb = ("disable", "Disable", "pause") if job.enabled else ("enable", "Enable", "play_arrow")
+        verb = (
+            ("disable", "Disable", "pause") if job.enabled else ("enable", "Enable", "play_arrow")
+        )
         url = reverse(f"admin:jobs_job_{verb[0]}", args=[job.job_id])
         buttons.append({"url": url, "title": verb[1], "icon": verb[2]})
     return buttons + [
@@ -134,7 +142,12 @@ def _versions(request: HttpRequest, job: Job) -> dict[str, Any] | None:
         "more_url": f"{reverse('admin:jobs_jobversion_changelist')}?q={job.job_id}",
         "headers": ["version", "change", "by", "in force from"],
         "rows": [
-            [_version_link(version), version.change, version.changed_by, instant(version.valid_from, now)]
+            [
+                _version_link(version),
+                version.change,
+                version.changed_by,
+                instant(version.valid_from, now),
+            ]
             for version in newest[:VERSIONS_SHOWN]
         ],
     }

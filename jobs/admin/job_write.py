@@ -40,9 +40,13 @@ class JobWriting(KeysetAdmin[Job]):
         deleted = isinstance(obj, Job) and obj.deleted_at is not None
         return not deleted and super().has_delete_permission(request, obj)
 
+    def has_trigger_permission(self, request: HttpRequest) -> bool:
+        """Let those trigger who may make runs."""
+        return request.user.has_perm("runs.add_run")
+
     # --- the form -------------------------------------------------------------------------
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Job | None = None) -> Sequence[str]:
+    def get_readonly_fields(self, request: HttpRequest, obj: Job | None = None) -> list[str]:
         """Keep a job with its team."""
         return ["owner"] if obj else []
 
@@ -50,7 +54,7 @@ class JobWriting(KeysetAdmin[Job]):
         self,
         request: HttpRequest,
         obj: Job | None = None,
-        change: bool = False,  # noqa: FBT001, FBT002 - Django's signature
+        change: bool = False,
         **kwargs: Any,  # noqa: ANN401
     ) -> type[ModelForm[Job]]:
         """Give the form what the services refused a moment ago."""
@@ -78,12 +82,13 @@ class JobWriting(KeysetAdmin[Job]):
         self,
         request: HttpRequest,
         context: dict[str, Any],
-        add: bool = False,  # noqa: FBT001, FBT002 - Django's signature
-        change: bool = False,  # noqa: FBT001, FBT002
+        add: bool = False,
+        change: bool = False,
         form_url: str = "",
         obj: Job | None = None,
     ) -> HttpResponse:
         """Add what stands around the form."""
+        context["show_save_and_add_another"] = False
         if obj is not None:
             context.update(page_context(request, obj))
         return super().render_change_form(request, context, add, change, form_url, obj)
@@ -114,7 +119,9 @@ class JobWriting(KeysetAdmin[Job]):
     # --- deleting -------------------------------------------------------------------------
 
     def get_deleted_objects(
-        self, objs: Any, request: HttpRequest  # noqa: ANN401 - a list or a queryset
+        self,
+        objs: Any,  # noqa: ANN401 - a list or a queryset
+        request: HttpRequest,
     ) -> tuple[list[str], dict[str, int], set[str], list[str]]:
         """Name the jobs alone: their history stays readable."""
         names = [str(job) for job in objs[:AT_ONCE]]
@@ -124,14 +131,12 @@ class JobWriting(KeysetAdmin[Job]):
         """Delete through the services: what has not started is cancelled, the history stays."""
         services.job_delete(obj, actor=actor_of(request))
 
-    def delete_selected(
-        self, request: HttpRequest, queryset: QuerySet[Job]
-    ) -> HttpResponse | None:
+    def delete_selected(self, request: HttpRequest, queryset: QuerySet[Job]) -> HttpResponse | None:
         """Ask first; then delete each through the services."""
         jobs = self._few(request, queryset)
         if not request.POST.get("post"):
             few = self.get_queryset(request).filter(pk__in=[job.pk for job in jobs])
-            return delete_selected(self, request, few)  # type: ignore[arg-type]
+            return delete_selected(self, request, few)
         actor = actor_of(request)
 
         def delete(job: Job) -> str:

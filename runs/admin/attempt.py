@@ -4,14 +4,14 @@ from typing import cast
 
 from django.contrib import admin
 from django.db.models import QuerySet
-from django.db.models.functions import Left, Now
+from django.db.models.functions import Now
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
 from chronoproject.adminkit.base import ReadOnlyKeysetAdmin, read_at
-from chronoproject.adminkit.display import EMPTY, clipped, column, elapsed, instant, link
+from chronoproject.adminkit.display import EMPTY, clipped, column, elapsed, instant, link, why
 from chronoproject.adminkit.filters import ALL, ChoicesDropdownFilter, TimeWindowFilter
-from runs.admin.common import OUTCOME_LABELS, job_url, run_url, runs_of
+from runs.admin.common import ERROR_ENDS, OUTCOME_LABELS, error_of, job_url, run_url, runs_of
 from runs.admin.run_filters import ReasonFilter, WorkerFilter, uuid_of
 from runs.ids import millisecond_of
 from runs.models import Run, RunAttempt
@@ -47,7 +47,7 @@ class RunAttemptAdmin(ReadOnlyKeysetAdmin[RunAttempt]):
     def get_queryset(self, request: HttpRequest) -> QuerySet[RunAttempt]:
         """Leave the errors where they are but for their heads."""
         rows = super().get_queryset(request)
-        return rows.annotate(read_at=Now(), error_head=Left("error", 300)).defer("error")
+        return rows.annotate(read_at=Now(), **ERROR_ENDS).defer("error")
 
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
@@ -105,8 +105,7 @@ class RunAttemptAdmin(ReadOnlyKeysetAdmin[RunAttempt]):
     @column("why")
     def why(self, row: RunAttempt) -> SafeString | str:
         """Return the reason and the head of the error."""
-        head = str(vars(row)["error_head"])
-        return clipped(": ".join(part for part in (row.reason, head) if part))
+        return why(row.reason, error_of(row))
 
     @column("worker")
     def worker(self, row: RunAttempt) -> SafeString | str:
@@ -120,4 +119,4 @@ class RunAttemptAdmin(ReadOnlyKeysetAdmin[RunAttempt]):
 
 
 def _run_of(row: RunAttempt) -> Run | None:
-    return cast(Run | None, vars(row).get("run_row"))
+    return cast("Run | None", vars(row).get("run_row"))

@@ -4,11 +4,12 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from django.db.models import Prefetch
+from django.db.models import Model, Prefetch
+from django.db.models.functions import Left, Right
 from django.urls import reverse
 
 from jobs.models import Job, Team
-from runs.models import Run
+from runs.models import Run, RunQuerySet
 from runs.states import AttemptOutcome, MisfireRule, RunStatus
 
 STATUS_LABELS: Mapping[str, str] = {
@@ -45,6 +46,19 @@ JOB_AND_TEAM: tuple["Prefetch[Any]", ...] = (
 )
 
 
+# Lists read the two ends of an error, not the kilobytes between them.
+ERROR_ENDS: Mapping[str, Any] = {
+    "error_head": Left("error", 200),
+    "error_tail": Right("error", 400),
+}
+
+
+def error_of(row: Model) -> str:
+    """Return the ends of an error that a list has read."""
+    head, tail = str(vars(row)["error_head"]), str(vars(row)["error_tail"])
+    return head if len(head) < 200 else f"{head}\n{tail}"
+
+
 def run_url(run_id: uuid.UUID) -> str:
     """Return the address of a run's page."""
     return reverse("admin:runs_run_change", args=[run_id])
@@ -59,6 +73,14 @@ def runs_url(**query: object) -> str:
 def job_url(job_id: uuid.UUID) -> str:
     """Return the address of a job's page."""
     return reverse("admin:jobs_job_change", args=[job_id])
+
+
+def run_query(run_id: uuid.UUID) -> RunQuerySet | None:
+    """Return the query of one run in its partition; None for an id that names no time."""
+    try:
+        return Run.objects.all().by_id(run_id)
+    except OverflowError:
+        return None
 
 
 def runs_of(run_ids: Iterable[uuid.UUID], ticks: Iterable[Any]) -> dict[uuid.UUID, Run]:

@@ -21,7 +21,12 @@ from runs.admin.common import job_url, run_url, runs_url
 from runs.models import Alert, Lease, Worker
 
 BEATS_MISSED = 3
-WORKER_LABELS = {"running": "success", "draining": "warning", "stopped": "default", "gone": "danger"}
+WORKER_LABELS = {
+    "running": "success",
+    "draining": "warning",
+    "stopped": "default",
+    "gone": "danger",
+}
 
 
 def is_silent(worker: Worker) -> bool:

@@ -13,7 +13,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from chronoproject.adminkit.base import read_at
-from chronoproject.adminkit.display import clipped, distance, elapsed, instant, link
+from chronoproject.adminkit.display import distance, elapsed, instant, link, why
 from chronoproject.sql import load
 from jobs.admin.extension import Panel, extension
 from jobs.models import Job
@@ -36,7 +36,8 @@ def last_runs(jobs: Sequence[Job]) -> Mapping[uuid.UUID, SafeString]:
     rows = SQL["last_runs_of_jobs"].dicts(job_id=[job.job_id for job in jobs])
     return {
         row["job_id"]: format_html(
-            '<a href="{}" title="{}">{}</a> <span class="ch-far">{}</span>',
+            '<span class="ch-when"><a href="{}" title="{}">{}</a>'
+            '<span class="ch-far">{}</span></span>',
             run_url(row["run_id"]),
             row["scheduled_for"].isoformat(),
             label(row["status"], STATUS_LABELS.get(row["status"], "default")),
@@ -60,7 +61,7 @@ def runs_panel(request: HttpRequest, job: Job) -> dict[str, Any]:
                 run.trigger,
                 f"{run.attempt} of {run.attempt_limit}",
                 elapsed(run.started_at, run.finished_at or read_at(run)),
-                clipped(": ".join(part for part in (run.reason, run.error[:300]) if part)),
+                why(run.reason, run.error),
             ]
             for run in runs.order_by("-scheduled_for")[:RUNS_SHOWN]
         ],

@@ -16,6 +16,7 @@ from django.http import (
 from django.urls import reverse
 
 from runs import log_stream
+from runs.admin.common import run_query
 from runs.models import Run, RunAttempt
 from runs.states import LIVE
 
@@ -138,7 +139,8 @@ def _plain(response: HttpResponseBase) -> HttpResponseBase:
 def _readable(request: HttpRequest, run_id: uuid.UUID) -> Run:
     if not request.user.has_perm("runs.view_run"):
         raise PermissionDenied
-    run: Run | None = Run.objects.all().by_id(run_id).first()  # type: ignore[attr-defined]
+    found = run_query(run_id)
+    run = None if found is None else found.first()
     if run is None:
         raise Http404("There is no such run.")
     return run

@@ -5,19 +5,19 @@ from typing import Any, cast
 
 from django.contrib import admin
 from django.db.models import QuerySet
-from django.db.models.functions import Left, Now
+from django.db.models.functions import Now
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
 from chronoproject.adminkit.base import ReadOnlyKeysetAdmin, read_at
-from chronoproject.adminkit.display import clipped, column, elapsed, instant, link
+from chronoproject.adminkit.display import clipped, column, elapsed, instant, link, why
 from chronoproject.adminkit.filters import (
     ALL,
     AutocompleteSelectFilter,
     ChoicesDropdownFilter,
     TimeWindowFilter,
 )
-from runs.admin.common import JOB_AND_TEAM, STATUS_LABELS, job_url
+from runs.admin.common import ERROR_ENDS, JOB_AND_TEAM, STATUS_LABELS, error_of, job_url
 from runs.admin.run_actions import RunActions
 from runs.admin.run_filters import (
     PoolFilter,
@@ -70,7 +70,7 @@ class RunAdmin(RunActions, RunPage, ReadOnlyKeysetAdmin[Run]):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Run]:
         """Leave the heavy columns where they are but for the head of the error."""
-        rows = super().get_queryset(request).annotate(read_at=Now(), error_head=Left("error", 300))
+        rows = super().get_queryset(request).annotate(read_at=Now(), **ERROR_ENDS)
         return rows.defer(*HEAVY).prefetch_related(*JOB_AND_TEAM)
 
     def get_keyset(self, request: HttpRequest) -> tuple[str, ...]:
@@ -95,7 +95,7 @@ class RunAdmin(RunActions, RunPage, ReadOnlyKeysetAdmin[Run]):
         """Find by id or by the beginning of a job's name."""
         if not search_term.strip():
             return queryset, False
-        return matching(cast(RunQuerySet, queryset), search_term), False
+        return matching(cast("RunQuerySet", queryset), search_term), False
 
     @column("status", label=STATUS_LABELS)
     def state(self, run: Run) -> str:
@@ -131,8 +131,7 @@ class RunAdmin(RunActions, RunPage, ReadOnlyKeysetAdmin[Run]):
     @column("why")
     def why(self, run: Run) -> SafeString | str:
         """Return the reason and the head of the error."""
-        head = str(vars(run)["error_head"])
-        return clipped(": ".join(part for part in (run.reason, head) if part))
+        return why(run.reason, error_of(run))
 
     @column("worker")
     def worker(self, run: Run) -> SafeString | str:

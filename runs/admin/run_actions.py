@@ -1,9 +1,9 @@
 """What an operator does to runs: cancel, re-run; and trigger a job."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
@@ -15,7 +15,7 @@ from django.http import (
     HttpResponseNotAllowed,
     HttpResponseRedirect,
 )
-from django.urls import URLPattern, path, reverse
+from django.urls import URLPattern, path
 from django.utils.html import format_html
 
 from chronoproject.adminkit.base import actor_of
@@ -37,11 +37,16 @@ from runs.admin.run_filters import uuid_of
 from runs.admin.run_page import RunPage
 from runs.ids import millisecond_of
 from runs.models import Run
-from runs.states import RunStatus
+from runs.states import TERMINAL, RunStatus
 
 OPERATE, TRIGGER = "runs.change_run", "runs.add_run"
 CANCELLED, ASKED, FINISHED = "cancelled", "running, asked to stop", "were already finished"
 AGAIN, NOT_ENDED = "running again", "have not ended yet"
+
+
+def send(action: str, actor: str) -> Callable[[list[Any]], str]:
+    """Return what hands the keys to a Celery operation and tells its id."""
+    return lambda keys: str(operations.hand_over(action, keys, actor).id)
 
 
 def cancel(run: Run, actor: str) -> str:
@@ -58,7 +63,7 @@ def rerun(run: Run, actor: str) -> str:
     try:
         services.run_rerun(run, actor=actor)
     except Conflict as refused:
-        return NOT_ENDED if run.status not in services.TERMINAL else refused.detail
+        return refused.detail if run.status in TERMINAL else NOT_ENDED
     return AGAIN
 
 
@@ -79,11 +84,14 @@ class RunActions(RunPage):
         chosen = selection(narrowed(request, queryset))
         actor = actor_of(request)
         if chosen.is_large:
-            hand_over(request, lambda keys: operations.cancel(keys, actor), chosen, "runs")
+            hand_over(request, send("cancel", actor), chosen, "runs")
             return
         runs = Run.objects.filter(pk__in=chosen.keys)
         act_on_each(
-            request, pruned(runs, chosen.keys), lambda run: cancel(run, actor), done=[CANCELLED, ASKED]
+            request,
+            pruned(runs, chosen.keys),
+            lambda run: cancel(run, actor),
+            done=[CANCELLED, ASKED],
         )
 
     @admin.action(description="Run the selected runs again", permissions=["operate"])
@@ -92,7 +100,7 @@ class RunActions(RunPage):
         chosen = selection(narrowed(request, queryset))
         actor = actor_of(request)
         if chosen.is_large:
-            hand_over(request, lambda keys: operations.rerun(keys, actor), chosen, "runs")
+            hand_over(request, send("rerun", actor), chosen, "runs")
             return
         runs = Run.objects.filter(pk__in=chosen.keys)
         act_on_each(request, pruned(runs, chosen.keys), lambda run: rerun(run, actor), done=[AGAIN])
@@ -120,7 +128,12 @@ class RunActions(RunPage):
         return self._act(request, run_id, rerun, done=[AGAIN])
 
     def _act(
-        self, request: HttpRequest, run_id: uuid.UUID, act: Any, *, done: Sequence[str]  # noqa: ANN401
+        self,
+        request: HttpRequest,
+        run_id: uuid.UUID,
+        act: Callable[[Run, str], str],
+        *,
+        done: Sequence[str],
     ) -> HttpResponse:
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
@@ -179,7 +192,7 @@ def trigger_selected(
     actor = actor_of(request)
     chosen = selection(queryset.filter(deleted_at__isnull=True))
     if chosen.is_large:
-        hand_over(request, lambda keys: operations.trigger(keys, actor), chosen, "jobs")
+        hand_over(request, send("trigger", actor), chosen, "jobs")
         return
 
     def trigger(job: Job) -> str:

@@ -93,6 +93,9 @@ def matching(queryset: RunQuerySet, term: str) -> QuerySet[Run]:
         jobs = Job.objects.filter(name__startswith=term.strip()).order_by("name")
         ids = list(jobs.values_list("job_id", flat=True)[:JOBS_BY_PREFIX])
         return queryset.filter(job_id__in=ids)
-    if found.version == RUN_ID_VERSION:
+    if found.version != RUN_ID_VERSION:
+        return queryset.filter(job_id=found)
+    try:
         return queryset.by_id(found)
-    return queryset.filter(job_id=found)
+    except OverflowError:  # its first bits are no time of ours
+        return queryset.none()

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Prefetch
 from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
@@ -12,9 +11,9 @@ from django.utils.safestring import SafeString
 
 from chronoproject.adminkit.base import ReadOnlyKeysetAdmin, read_at
 from chronoproject.adminkit.display import EMPTY, clock, elapsed, instant, link, pretty
-from jobs.models import Job, JobVersion
+from jobs.models import JobVersion
 from runs.admin import logs
-from runs.admin.common import OUTCOME_LABELS, STATUS_LABELS, job_url, runs_url
+from runs.admin.common import OUTCOME_LABELS, STATUS_LABELS, job_url, run_query, runs_url
 from runs.admin.extension import panels
 from runs.admin.run_filters import uuid_of
 from runs.models import Misfire, Run, RunAttempt
@@ -53,19 +52,17 @@ class RunPage(ReadOnlyKeysetAdmin[Run]):
     ) -> Run | None:
         """Read the run from its one partition."""
         run_id = uuid_of(object_id)
-        if run_id is None:
+        found = None if run_id is None else run_query(run_id)
+        if found is None:
             return None
-        jobs = Prefetch("job", Job.objects.all())
-        found = Run.objects.all().by_id(run_id)  # type: ignore[attr-defined]
-        run: Run | None = found.annotate(read_at=Now()).prefetch_related(jobs, "owner").first()
-        return run
+        return found.annotate(read_at=Now()).prefetch_related("job", "owner").first()
 
     def render_change_form(
         self,
         request: HttpRequest,
         context: dict[str, Any],
-        add: bool = False,  # noqa: FBT001, FBT002 - Django's signature
-        change: bool = False,  # noqa: FBT001, FBT002
+        add: bool = False,
+        change: bool = False,
         form_url: str = "",
         obj: Run | None = None,
     ) -> HttpResponse:
