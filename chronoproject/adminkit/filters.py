@@ -29,6 +29,7 @@ __all__ = [
     "ChoicesDropdownFilter",
     "DropdownFilter",
     "ExactTextFilter",
+    "TeamFilter",
     "TextFilter",
     "TimeWindowFilter",
 ]
@@ -45,6 +46,14 @@ TITLES = {
     "7d": "the last 7 days",
     ALL: "all that is kept",
 }
+
+
+class TeamFilter(AutocompleteSelectFilter):
+    """Rows of a team; the column is called owner."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - Django's signature
+        super().__init__(*args, **kwargs)
+        self.title = "team"
 
 
 class ExactTextFilter(TextFilter):

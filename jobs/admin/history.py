@@ -17,6 +17,7 @@ from chronoproject.adminkit.filters import (
     AutocompleteSelectFilter,
     ChoicesDropdownFilter,
     ExactTextFilter,
+    TeamFilter,
     TimeWindowFilter,
 )
 from jobs.choices import Change
@@ -200,7 +201,7 @@ class AuditEntryAdmin(ReadOnlyKeysetAdmin[AuditEntry]):
 
     list_display = ("when", "actor", "action", "object", "team", "more")
     list_display_links = ("when",)
-    list_filter = (AtFilter, ActionFilter, ActorFilter, ("owner", AutocompleteSelectFilter))
+    list_filter = (AtFilter, ActionFilter, ActorFilter, ("owner", TeamFilter))
     search_fields = ("object_id",)
     search_help_text = "The id of what it was done to"
     keyset = ("-audit_id",)

@@ -2,7 +2,9 @@
 
 import uuid
 
+from django import forms
 from django.contrib import admin
+from django.db import models
 from django.db.models import Prefetch, QuerySet
 from django.db.models.functions import Now
 from django.http import HttpRequest
@@ -12,10 +14,10 @@ from django.utils.safestring import SafeString
 
 from chronoproject.adminkit.base import read_at
 from chronoproject.adminkit.display import clipped, column, instant, link
-from chronoproject.adminkit.filters import AutocompleteSelectFilter, ChoicesDropdownFilter
+from chronoproject.adminkit.filters import ChoicesDropdownFilter, TeamFilter
 from jobs.admin.extension import extension
 from jobs.admin.job_filters import PoolFilter, StateFilter, TagFilter
-from jobs.admin.job_form import JobForm
+from jobs.admin.job_form import InstantInput, JobForm
 from jobs.admin.job_page import FIELDSETS
 from jobs.admin.job_write import JobWriting
 from jobs.admin.words import (
@@ -33,6 +35,9 @@ class JobAdmin(JobWriting):
     """Jobs by team and name; a definition is written by jobs.services alone."""
 
     form = JobForm
+    formfield_overrides = {
+        models.DateTimeField: {"form_class": forms.DateTimeField, "widget": InstantInput}
+    }
     fieldsets = FIELDSETS  # type: ignore[assignment]  # _FieldOpts is not importable at run time
     list_display = (
         "job_name",
@@ -47,7 +52,7 @@ class JobAdmin(JobWriting):
     list_display_links = None
     list_filter = (
         StateFilter,
-        ("owner", AutocompleteSelectFilter),
+        ("owner", TeamFilter),
         ("kind", ChoicesDropdownFilter),
         ("priority", ChoicesDropdownFilter),
         PoolFilter,

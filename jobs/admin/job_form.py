@@ -17,8 +17,15 @@ from jobs.models import Job
 
 if TYPE_CHECKING:
     from django.forms import Textarea as UnfoldAdminTextareaWidget
+    from django.forms import TextInput as UnfoldAdminTextInputWidget
+
+    INPUT_CLASSES: list[str]
 else:  # unfold ships no types
-    from unfold.widgets import UnfoldAdminTextareaWidget
+    from unfold.widgets import (
+        INPUT_CLASSES,
+        UnfoldAdminTextareaWidget,
+        UnfoldAdminTextInputWidget,
+    )
 
 # The API's name of each field of the form whose two names are not the same word.
 API_NAMES: Mapping[str, str] = {
@@ -52,6 +59,16 @@ TIMES = ("starts_at", "ends_at")
 MINE = ("command", "payload", "depends_on", "schedule", "run_at", "every_sec", "anchor", "retry_on")
 
 
+class InstantInput(forms.DateTimeInput):
+    """The browser's own field for an instant; its value is UTC."""
+
+    input_type = "datetime-local"
+
+    def __init__(self) -> None:
+        look = {"class": " ".join(INPUT_CLASSES), "step": "1"}
+        super().__init__(attrs=look, format="%Y-%m-%dT%H:%M:%S")
+
+
 class JobForm(forms.ModelForm[Job]):
     """A job's definition. `refusals` are what a service refused the last time it was sent."""
 
@@ -78,7 +95,40 @@ class JobForm(forms.ModelForm[Job]):
     class Meta:
         model = Job
         fields = "__all__"  # noqa: DJ007 - the admin's fieldsets name the fields
+        labels = {
+            "owner": "Team",
+            "schedule": "Cron",
+            "timezone": "Time zone",
+            "run_at": "Once at",
+            "every_sec": "Every (s)",
+            "dst_policy": "When clocks change",
+            "env": "Environment",
+            "timeout_sec": "Time limit (s)",
+            "kill_grace_sec": "Grace before SIGKILL (s)",
+            "max_retries": "Retries",
+            "retry_on": "Retry on",
+            "backoff_base_sec": "Back-off: first wait (s)",
+            "backoff_factor": "Back-off: factor",
+            "backoff_max_sec": "Back-off: longest wait (s)",
+            "backoff_jitter": "Back-off: jitter",
+            "dependency_timeout_sec": "Wait for upstreams (s)",
+            "max_concurrency": "Runs at once",
+            "misfire_grace_sec": "Misfire grace (s)",
+            "max_catchup": "Most to catch up",
+            "sla_sec": "Should end within (s)",
+        }
+        widgets = {
+            "description": UnfoldAdminTextareaWidget(attrs={"rows": 2}),
+            "tags": UnfoldAdminTextInputWidget(),
+            "env": UnfoldAdminTextareaWidget(attrs={"rows": 4}),
+            "retry_on": UnfoldAdminTextareaWidget(attrs={"rows": 2}),
+        }
         help_texts = {
+            "retry_on": 'JSON: "all", or a list such as [75, "timeout", "crashed"].',
+            "max_concurrency": "Empty: no limit.",
+            "starts_at": "No tick before this instant (UTC).",
+            "ends_at": "No tick after this instant (UTC).",
+            "anchor": "Of an interval: ticks at anchor + k·interval (UTC). Default: its creation.",
             "schedule": "Cron: five fields, or six with seconds first, or @daily and the like.",
             "run_at": "Once, at this instant (UTC). In place of cron or an interval.",
             "every_sec": "An interval in seconds. In place of cron or an instant.",

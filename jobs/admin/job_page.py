@@ -6,7 +6,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
-from chronoproject.adminkit.display import instant, link
+from chronoproject.adminkit.display import clock, instant, link
 from chronoproject.clock import db_now
 from jobs.admin.extension import extension
 from jobs.admin.words import (
@@ -19,6 +19,7 @@ from jobs.admin.words import (
 from jobs.models import Job, JobVersion
 
 VERSIONS_SHOWN = 10
+Fact = tuple[str, SafeString | str]
 FIELDSETS: list[tuple[str | None, dict[str, Any]]] = [
     (None, {"fields": [("owner", "name"), "description", "tags", "version"]}),
     (
@@ -89,15 +90,18 @@ def page_context(request: HttpRequest, job: Job) -> dict[str, Any]:
     }
 
 
-def _facts(job: Job) -> list[tuple[str, SafeString | str]]:
+def _facts(job: Job) -> list[list[Fact]]:
+    """Return when it runs, and what it is."""
     now = db_now()
-    facts: list[tuple[str, SafeString | str]] = [
+    when: list[Fact] = [
         ("Schedule", schedule_in_words(job)),
         ("As written", schedule_as_written(job)),
         ("Next run", instant(job.next_run_at if job.enabled else None, now, job.timezone)),
+    ]
+    facts: list[Fact] = [
         ("Runs", payload_in_words(job)),
-        ("Version", str(job.version)),
-        ("Changed", instant(job.updated_at, now)),
+        ("Job id", str(job.job_id)),
+        ("Version", f"{job.version}, of {clock(job.updated_at)}"),
     ]
     if job.pause_reason and not job.enabled:
         facts.append(("Disabled because", job.pause_reason))
@@ -106,7 +110,7 @@ def _facts(job: Job) -> list[tuple[str, SafeString | str]]:
         facts.append(("Tried again", instant(job.retry_at, now)))
     if job.deleted_at:
         facts.append(("Deleted", instant(job.deleted_at, now)))
-    return facts
+    return [when, facts]
 
 
 def _buttons(request: HttpRequest, job: Job) -> list[dict[str, str]]:

@@ -14,6 +14,7 @@ from chronoproject.adminkit.display import EMPTY, column, instant, json_block, l
 from chronoproject.adminkit.filters import (
     AutocompleteSelectFilter,
     ExactTextFilter,
+    TeamFilter,
     TimeWindowFilter,
 )
 from jobs.models import Job
@@ -137,7 +138,7 @@ class AlertAdmin(ReadOnlyKeysetAdmin[Alert]):
         KindFilter,
         CreatedFilter,
         ("job", AutocompleteSelectFilter),
-        ("owner", AutocompleteSelectFilter),
+        ("owner", TeamFilter),
     )
     keyset = ("-alert_id",)
     actions = None

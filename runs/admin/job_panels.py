@@ -22,7 +22,7 @@ from runs.ids import run_id_of
 from runs.models import Misfire, Run
 
 SQL = load(Path(__file__).parent / "sql")
-RUNS_SHOWN, MISFIRES_SHOWN = 15, 8
+RUNS_SHOWN, MISFIRES_SHOWN = 10, 8
 
 
 def label(text: str, kind: str) -> SafeString:

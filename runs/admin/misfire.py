@@ -11,6 +11,7 @@ from chronoproject.adminkit.display import EMPTY, column, instant, link
 from chronoproject.adminkit.filters import (
     AutocompleteSelectFilter,
     ChoicesDropdownFilter,
+    TeamFilter,
     TimeWindowFilter,
 )
 from jobs.models import Job
@@ -36,7 +37,7 @@ class MisfireAdmin(ReadOnlyKeysetAdmin[Misfire]):
     list_filter = (
         ("rule", ChoicesDropdownFilter),
         ("job", AutocompleteSelectFilter),
-        ("owner", AutocompleteSelectFilter),
+        ("owner", TeamFilter),
         RecordedFilter,
     )
     search_fields = ("job_id",)

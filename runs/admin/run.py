@@ -15,6 +15,7 @@ from chronoproject.adminkit.filters import (
     ALL,
     AutocompleteSelectFilter,
     ChoicesDropdownFilter,
+    TeamFilter,
     TimeWindowFilter,
 )
 from runs.admin.common import ERROR_ENDS, JOB_AND_TEAM, STATUS_LABELS, error_of, job_url
@@ -57,7 +58,7 @@ class RunAdmin(RunActions, RunPage, ReadOnlyKeysetAdmin[Run]):
         StatusFilter,
         TimeWindowFilter,
         ("job", AutocompleteSelectFilter),
-        ("owner", AutocompleteSelectFilter),
+        ("owner", TeamFilter),
         ("trigger", ChoicesDropdownFilter),
         ReasonFilter,
         PoolFilter,
