@@ -86,6 +86,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "chronoproject.body_limit.BodyLimitMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -165,7 +166,9 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
     "TITLE": "Chrono",
     "DESCRIPTION": "Register jobs; Chrono runs every tick of them exactly once.",
     "VERSION": "1",
-    "SERVE_INCLUDE_SCHEMA": False,
+    "OAS_VERSION": "3.1.1",
+    "SCHEMA_PATH_PREFIX": r"/v1",
+    "POSTPROCESSING_HOOKS": ["chronoproject.openapi.add_components"],
     "COMPONENT_SPLIT_REQUEST": True,
 }
 

@@ -22,7 +22,7 @@ from jobs.fields import (
 )
 
 MAX_EVERY_SEC = 366 * 86_400
-RETRY_WORDS = ("exit_code", "http_status", "exception", "timeout", "crashed")
+RETRY_WORDS = ("timeout", "exception", "connection", "1xx", "2xx", "3xx", "4xx", "5xx")
 ALL = "all"
 
 

@@ -16,10 +16,12 @@ class RunsConfig(AppConfig):
         """Connect what must happen after a migration."""
         from jobs.hooks import hooks
         from runs import receivers, settling
+        from runs.api.represent import last_runs
         from runs.sweeps import housekeeping, partitions, promote, reaper, replay  # noqa: F401
 
         hooks.settle = settling.settle
         hooks.cancel_unstarted = settling.cancel_unstarted
+        hooks.last_runs = last_runs
         post_migrate.connect(
             receivers.prepare_tables, sender=self, dispatch_uid="runs.prepare_tables"
         )

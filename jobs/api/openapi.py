@@ -15,7 +15,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 JSON_TYPE = "application/json"
 PROBLEM_JSON = "application/problem+json"
-READ_ERRORS = (401, 404, 406, 422, 500, 503)
 IF_MATCH = OpenApiParameter(
     "If-Match", str, OpenApiParameter.HEADER, description="the ETag the change is based on"
 )
@@ -30,6 +29,7 @@ ERROR_WORDS = {
     401: "no token, or none that is known",
     403: "the token's role may only read",
     404: "no such object of the team",
+    405: "the method is not allowed here",
     409: "the object's state, or a name that is taken, or a key in progress",
     412: "If-Match names another version",
     413: "the body is too large",
@@ -73,6 +73,7 @@ def operation(
     headers: Sequence[OpenApiParameter] = (),
     path: Sequence[str] = (),
     errors: Sequence[int] = (),
+    media_type: str = JSON_TYPE,
 ) -> Callable[[F], F]:
     """Describe a method of a view."""
     codes = {401, 422, 500, 503, *errors}
@@ -90,14 +91,13 @@ def operation(
         parameters=[*described, *headers, *openapi_params(params or {})],
         request={JSON_TYPE: body} if body is not None else None,
         responses={
-            **{(code, JSON_TYPE): _answer(schema) for code, schema in answers.items()},
+            **{
+                (code, media_type): OpenApiResponse(schema, description=summary)
+                for code, schema in answers.items()
+            },
             **{(code, PROBLEM_JSON): _problem(code) for code in sorted(codes)},
         },
     )
-
-
-def _answer(schema: Schema | None) -> OpenApiResponse:
-    return OpenApiResponse(schema)
 
 
 def _problem(code: int) -> OpenApiResponse:

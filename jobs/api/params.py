@@ -58,9 +58,8 @@ def openapi_params(params: Mapping[str, Param]) -> list[OpenApiParameter]:
     return [
         OpenApiParameter(
             name,
-            type=param.schema,
+            type={"type": "array", "items": param.schema} if param.is_many else param.schema,
             description=param.description,
-            many=param.is_many,
             explode=True if param.is_many else None,
             default=param.default,
         )
