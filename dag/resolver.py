@@ -42,6 +42,7 @@ class Member:
     owner: int
     logical_date: datetime
     status: str
+    is_deleted: bool
     trigger_rule: str | None
     span_from: datetime | None
     span_until: datetime | None
@@ -95,7 +96,7 @@ def followers(finished: Sequence[Moved]) -> list[RunRef]:
 def resolve_after(finished: Sequence[Moved], refs: Sequence[RunRef]) -> int:
     """Decide on the followers of finished runs; after a failure on all that is below at once."""
     if any(run.status != RunStatus.SUCCEEDED for run in finished):
-        refs = _refs_from("all_followers", finished)
+        refs = list({*refs, *_refs_from("all_followers", finished)})
     return resolve(refs)
 
 
@@ -139,9 +140,14 @@ def decide_on(members: Sequence[Member]) -> list[Decided]:
     for run_id in order:
         inside = [_outcome_of(decisions[upstream]) for upstream in seen[run_id].inside]
         tally = Tally.of([*seen[run_id].outcomes, *inside])
-        rule = by_id[run_id].trigger_rule or TriggerRule.ALL_SUCCESS
-        decisions[run_id] = decide(rule, tally)
+        decisions[run_id] = _decide(by_id[run_id], tally)
     return [Decided(by_id[run_id], decisions[run_id]) for run_id in order]
+
+
+def _decide(member: Member, tally: Tally) -> RuleDecision:
+    if member.is_deleted:  # born while its job was being deleted
+        return RuleDecision(Action.SKIP, "job_deleted")
+    return decide(member.trigger_rule or TriggerRule.ALL_SUCCESS, tally)
 
 
 def _outcome_of(decision: RuleDecision) -> Outcome:

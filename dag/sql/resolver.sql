@@ -47,9 +47,10 @@ LIMIT %(limit)s
 
 -- name: lock_unresolved
 -- In primary key order (PROTOCOL 8). What its upstreams had skipped may be revived (PROTOCOL 25).
-SELECT r.run_id, r.scheduled_for, r.job_id, r.owner, r.logical_date, r.status, d.trigger_rule,
-       d.span_from, d.span_until
+SELECT r.run_id, r.scheduled_for, r.job_id, r.owner, r.logical_date, r.status,
+       j.deleted_at IS NOT NULL AS is_deleted, d.trigger_rule, d.span_from, d.span_until
 FROM runs r
+JOIN jobs j ON j.job_id = r.job_id
 JOIN unnest(%(run_id)s::uuid[], %(scheduled_for)s::timestamptz[]) AS w(run_id, scheduled_for)
   ON r.run_id = w.run_id AND r.scheduled_for = w.scheduled_for
 LEFT JOIN LATERAL (
@@ -65,9 +66,10 @@ FOR UPDATE OF r
 
 -- name: page_waiting
 -- The sweep's walk: the same rows without a lock, oldest first, from where it stopped.
-SELECT r.run_id, r.scheduled_for, r.job_id, r.owner, r.logical_date, r.status, d.trigger_rule,
-       d.span_from, d.span_until
+SELECT r.run_id, r.scheduled_for, r.job_id, r.owner, r.logical_date, r.status,
+       j.deleted_at IS NOT NULL AS is_deleted, d.trigger_rule, d.span_from, d.span_until
 FROM runs r
+JOIN jobs j ON j.job_id = r.job_id
 LEFT JOIN LATERAL (
     SELECT min(t.trigger_rule) AS trigger_rule, min(t.span_from) AS span_from,
            max(t.span_until) AS span_until
@@ -78,6 +80,26 @@ WHERE r.status = 'waiting' AND r.reason = 'dependency'
   AND (r.scheduled_for, r.run_id) > (%(after_scheduled_for)s::timestamptz, %(after_run_id)s::uuid)
 ORDER BY r.scheduled_for, r.run_id
 LIMIT %(limit)s
+
+-- name: page_revivable
+-- Rows that upstreams had skipped, of which one has succeeded since: its signal was lost.
+SELECT r.run_id, r.scheduled_for, r.has_news FROM (
+    SELECT r.run_id, r.scheduled_for, EXISTS (
+        SELECT FROM run_deps d JOIN runs u ON u.job_id = d.depends_on_job_id
+        WHERE d.run_id = r.run_id AND u.status = 'succeeded' AND u.finished_at > r.finished_at
+          AND ((u.scheduled_for BETWEEN d.span_from AND d.span_until)
+               OR (NOT (u.logical_date = u.scheduled_for)
+                   AND u.logical_date BETWEEN d.span_from AND d.span_until))
+          AND u.scheduled_for >= %(floor)s::timestamptz - interval '1 day'
+    ) AS has_news
+    FROM runs r
+    WHERE r.status = 'skipped' AND r.reason = 'upstream_failed'
+      AND r.scheduled_for >= %(floor)s::timestamptz
+      AND (r.scheduled_for, r.run_id)
+          > (%(after_scheduled_for)s::timestamptz, %(after_run_id)s::uuid)
+    ORDER BY r.scheduled_for, r.run_id
+    LIMIT %(limit)s
+) r
 
 -- name: read_outcomes
 -- What each of these runs' upstream ticks has come to, by status: of the newest run that stands for

@@ -1,6 +1,7 @@
 """What becomes of waiting runs when their upstreams end."""
 
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -171,7 +172,9 @@ def test_the_sweep_does_what_every_signal_would_have() -> None:
     try:
         end(first, at, "dead")
         assert status(second, at) == WAITING
-        assert support.look(sweeps.Walk().run_once) == 2
+        assert (
+            support.look(partial(sweeps.resolve_waiting, sweeps.Walk("page_waiting", pages=1))) == 2
+        )
     finally:
         run_finished.receivers = receivers
         run_finished.sender_receivers_cache.clear()
