@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import zip_longest
 from pathlib import Path
 
 from django.conf import settings
@@ -182,7 +183,7 @@ class LogReader:
         pieces: list[bytes] = []
         position, end = offset, offset + limit
         starts = self._starts(output_ref)
-        for start, following in zip(starts, [*starts[1:], None], strict=True):
+        for start, following in zip_longest(starts, starts[1:]):
             if position >= end or (following is not None and following <= position):
                 continue
             if start > position:
