@@ -6,7 +6,7 @@ A file holds statements, each under a line `-- name: verb_object`; parameters ar
 import random
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
@@ -52,6 +52,14 @@ class Statement(NamedTuple):
             cursor.execute(self.text, params)
             row = cursor.fetchone()
         return None if row is None else row[0]
+
+
+def array(values: Iterable[object]) -> str:
+    """Return the values as PostgreSQL spells an array: for long ones, many times a list's speed.
+
+    For numbers, ids and words that need no quoting; cast it in the statement.
+    """
+    return "{" + ",".join(map(str, values)) + "}"
 
 
 def _as_dicts(cursor: CursorWrapper) -> list[dict[str, Any]]:
