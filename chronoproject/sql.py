@@ -57,9 +57,9 @@ class Statement(NamedTuple):
 def array(values: Iterable[object]) -> str:
     """Return the values as PostgreSQL spells an array: for long ones, many times a list's speed.
 
-    For numbers, ids and words that need no quoting; cast it in the statement.
+    For numbers, ids, instants in ISO 8601 and None: what needs no quoting. Cast it in the statement.
     """
-    return "{" + ",".join(map(str, values)) + "}"
+    return "{" + ",".join("NULL" if value is None else str(value) for value in values) + "}"
 
 
 def _as_dicts(cursor: CursorWrapper) -> list[dict[str, Any]]:

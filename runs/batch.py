@@ -117,7 +117,7 @@ def dispatch(
     recorded += len(lifecycle.record_ticks(work.runs, work.misfires))
     SQL["advance_jobs"].run(
         job_id=sql.array(work.next_run_at),
-        next_run_at=list(work.next_run_at.values()),
+        next_run_at=sql.array(at and at.isoformat() for at in work.next_run_at.values()),
     )
     quarantine(work.failures)
     claimed = sum(len(group.job_ids) for group in groups)
