@@ -106,7 +106,7 @@ class TaskExecutor:
             ):
                 value = entry.function(*args, **kwargs)
         except interrupt.RunInterrupted as error:
-            log.write(traceback.format_exc().encode(errors="replace"))
+            tell(error, log)
             return ended_outcome(error.cause, work)
         except Exception as error:  # noqa: BLE001 - whatever a task raises is its outcome
             return raised(error, log)
@@ -133,9 +133,16 @@ def context_of(work: Work, place: Place) -> RunContext:
     )
 
 
+def tell(error: BaseException, log: Log) -> None:
+    """Write the traceback into the log, from the task's own frame on."""
+    own = error.__traceback__.tb_next if error.__traceback__ else None
+    lines = traceback.format_exception(type(error), error, own)
+    log.write("".join(lines).encode(errors="replace"))
+
+
 def raised(error: BaseException, log: Log) -> Outcome:
     """Return the outcome of a task that raised."""
-    log.write(traceback.format_exc().encode(errors="replace"))
+    tell(error, log)
     last = traceback.format_exception_only(error)[-1].strip()
     return Outcome("failed", reason="exception", error=last)
 
