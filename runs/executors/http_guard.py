@@ -98,8 +98,8 @@ def permitted(host: str, port: int, allowed: AllowList) -> list[str]:
         # One bad address among good ones is no accident: the whole name is refused.
         if is_refused(ipaddress.ip_address(text)) and not allowed.names(text, port):
             raise AddressRefusedError(
-                f"{host} resolves to {text}: loopback, link-local and metadata addresses are refused"
-                " unless CHRONO_HTTP_ALLOW names them"
+                f"{host} resolves to {text}: loopback, link-local and metadata addresses are"
+                " refused unless CHRONO_HTTP_ALLOW names them"
             )
     return addresses
 

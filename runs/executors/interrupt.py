@@ -71,7 +71,7 @@ def held_back() -> Iterator[None]:
 
     A signal mask would not do: with a second thread, the signal only goes there.
     """
-    global _is_held_back  # noqa: PLW0603 - as below
+    global _is_held_back
     if _is_held_back or threading.current_thread() is not threading.main_thread():
         yield
         return
