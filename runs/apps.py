@@ -18,10 +18,12 @@ class RunsConfig(AppConfig):
         from runs import receivers, settling
         from runs.api.represent import last_runs
         from runs.sweeps import housekeeping, partitions, promote, reaper, replay  # noqa: F401
+        from runs.task_checks import check_task
 
         hooks.settle = settling.settle
         hooks.cancel_unstarted = settling.cancel_unstarted
         hooks.last_runs = last_runs
+        hooks.check_task = check_task
         post_migrate.connect(
             receivers.prepare_tables, sender=self, dispatch_uid="runs.prepare_tables"
         )

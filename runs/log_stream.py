@@ -4,12 +4,12 @@ An attempt's log is the objects under its prefix, each named by the offset of it
 prefix names attempt and claim, so a stale attempt cannot write into its successor's log.
 """
 
-import itertools
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from itertools import zip_longest
 from pathlib import Path
 
 from django.conf import settings
@@ -173,7 +173,7 @@ class LogReader:
         pieces: list[bytes] = []
         position, end = offset, offset + limit
         starts = self._starts(output_ref)
-        for start, following in itertools.zip_longest(starts, starts[1:], fillvalue=END):
+        for start, following in zip_longest(starts, starts[1:], fillvalue=END):
             if position >= end or following <= position:
                 continue
             if start > position:

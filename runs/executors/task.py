@@ -152,15 +152,19 @@ def returned(value: object, log: Log) -> Outcome:
     try:
         text = json.dumps(value, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        note(log, f"the return value is not JSON: {error}")
-        return Outcome("failed", reason="output", error=f"return value is not JSON: {error}")
+        return bad_output(f"return value is not JSON: {error}", log)
     if len(text) > MAX_OUTPUT_BYTES:
-        error_text = f"return value is {len(text)} bytes of JSON, more than {MAX_OUTPUT_BYTES}"
-        note(log, error_text)
-        return Outcome("failed", reason="output", error=error_text)
+        size = f"{len(text)} bytes of JSON, more than {MAX_OUTPUT_BYTES}"
+        return bad_output(f"return value is {size}", log)
     if "\\u0000" in text:
-        return Outcome("failed", reason="output", error="return value holds a NUL character")
+        return bad_output("return value holds a NUL character", log)
     return Outcome("succeeded", output=value)
+
+
+def bad_output(error: str, log: Log) -> Outcome:
+    """Return the outcome of a task whose return value cannot be kept."""
+    note(log, error)
+    return Outcome("failed", reason="output", error=error)
 
 
 @contextmanager
