@@ -7,6 +7,7 @@ import random
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
@@ -84,16 +85,20 @@ def sqlstate(error: BaseException) -> str:
     return str(getattr(error.__cause__, "sqlstate", None) or "")
 
 
-def retrying(attempts: int = 5) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def retrying(
+    attempts: int = 5, *, savepoint: bool = False
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Run the function in its own transaction, again after a deadlock or serialization failure.
 
-    Inside an outer transaction it runs once: only the outermost can start again.
+    Inside an outer transaction it runs once: only the outermost can start again. With `savepoint`
+    an exception undoes there what the function did, for callers who catch it and go on.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
             if connection.in_atomic_block:
-                return function(*args, **kwargs)
+                with transaction.atomic() if savepoint else nullcontext():
+                    return function(*args, **kwargs)
             for attempt in range(1, attempts + 1):
                 try:
                     with transaction.atomic():
