@@ -16,8 +16,16 @@ from django.db import IntegrityError, transaction
 from chronoproject.clock import db_now
 from chronoproject.sql import retrying
 from jobs.choices import Change, JobKind
-from jobs.cron import TZDATA_VERSION
-from jobs.definition import Definition, api_form, assign, clean, definition_of, edges_in
+from jobs.cron import TZDATA_VERSION, InvalidSchedule
+from jobs.definition import (
+    Definition,
+    api_form,
+    assign,
+    clean,
+    definition_of,
+    edges_in,
+    schedule_error,
+)
 from jobs.errors import DuplicateName, FieldErrors, PreconditionFailed, job_not_found
 from jobs.fields import instant_text
 from jobs.hooks import hooks
@@ -194,7 +202,10 @@ def _write(job: Job, definition: Definition, at: datetime, *, is_new: bool = Fal
     """Write the row with the first tick after `at`."""
     _anchored(definition, job.created_at)
     assign(job, definition)
-    job.next_run_at = schedule_of(job).next_after(at) if job.enabled else None
+    try:
+        job.next_run_at = schedule_of(job).next_after(at) if job.enabled else None
+    except InvalidSchedule as error:  # an H that only this job's id turns into never
+        raise FieldErrors([schedule_error(error)]) from error
     try:
         with transaction.atomic():  # a savepoint: the caller's transaction outlives a taken name
             job.save(force_insert=is_new, force_update=not is_new)

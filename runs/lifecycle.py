@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from django.conf import settings
+from django.db import transaction
 
 from chronoproject import sql
 from runs import floor, publisher
@@ -92,7 +93,8 @@ def record_misfires(misfires: Sequence[NewMisfire]) -> None:
 
 
 def _arrays(new_runs: Sequence[NewRun]) -> dict[str, list[Any]]:
-    names = [field.name for field in fields(NewRun) if field.name not in {"owner_id", "payload"}]
+    apart = {"owner_id", "payload", "with_downstream"}
+    names = [field.name for field in fields(NewRun) if field.name not in apart]
     return {
         "run_id": [run.run_id for run in new_runs],
         "owner": [run.owner_id for run in new_runs],
@@ -225,10 +227,27 @@ def rerun(refs: Sequence[RunRef]) -> list[RunRef]:
 
 @sql.retrying()
 def release(refs: Sequence[RunRef]) -> list[RunRef]:
-    """Move runs whose upstreams are satisfied on: waiting → queued, or waiting at a limit."""
+    """Move runs whose upstreams are satisfied on: waiting → queued, or waiting at a limit.
+
+    What waits at a limit is let in after the commit: the caller holds runs, and a slot comes before
+    runs in the order of locks (PROTOCOL 8). The sweep admit_held does the same if that fails.
+    """
     if not refs:
         return []
-    return _after_release(SQL["release_waiting"].rows(**keys_of(refs)))
+    rows = SQL["release_waiting"].rows(**keys_of(refs))
+    limit_keys = [row[3] for row in rows if row[2] == RunStatus.WAITING]
+    if limit_keys:
+        transaction.on_commit(lambda: admit(limit_keys), robust=True)
+    return _publish_released(rows)
+
+
+@sql.retrying()
+def revive(refs: Sequence[RunRef]) -> list[RunRef]:
+    """Move skipped/upstream_failed → waiting again, for the low queue (PROTOCOL 25)."""
+    if not refs:
+        return []
+    floor.lower_to(min(ref.scheduled_for for ref in refs))
+    return [RunRef(*row) for row in SQL["revive_skipped"].rows(**keys_of(refs))]
 
 
 @sql.retrying()
@@ -304,10 +323,15 @@ def _after_move(rows: Sequence[tuple[Any, ...]], limit_keys: Sequence[str]) -> l
 
 def _after_release(rows: Sequence[tuple[Any, ...]]) -> list[RunRef]:
     """Publish what became queued; take what waits at a limit through it."""
+    released = _publish_released(rows)
+    admit(row[3] for row in rows)
+    return released
+
+
+def _publish_released(rows: Sequence[tuple[Any, ...]]) -> list[RunRef]:
     publisher.publish_after_commit(
         [RunRef(row[0], row[1]) for row in rows if row[2] == RunStatus.QUEUED]
     )
-    admit(row[3] for row in rows)
     return [RunRef(row[0], row[1]) for row in rows]
 
 

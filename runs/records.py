@@ -33,6 +33,7 @@ class NewRun:
     reason: str = ""
     limit_key: str | None = None
     payload: dict[str, Any] | None = None
+    with_downstream: bool = False  # a triggered run takes its downstream along
 
     @property
     def run_id(self) -> uuid.UUID:
