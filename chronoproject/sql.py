@@ -60,7 +60,8 @@ def array(values: Iterable[object]) -> str:
 
     For numbers, ids, instants in ISO 8601 and None: what needs no quoting. Cast it in the statement.
     """
-    return "{" + ",".join("NULL" if value is None else str(value) for value in values) + "}"
+    spelt = ("NULL" if value is None else str(value) for value in values)
+    return "{" + ",".join(spelt) + "}"
 
 
 def _as_dicts(cursor: CursorWrapper) -> list[dict[str, Any]]:
