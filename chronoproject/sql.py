@@ -6,7 +6,7 @@ A file holds statements, each under a line `-- name: verb_object`; parameters ar
 import random
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from types import MappingProxyType
@@ -53,6 +53,15 @@ class Statement(NamedTuple):
             cursor.execute(self.text, params)
             row = cursor.fetchone()
         return None if row is None else row[0]
+
+
+def array(values: Iterable[object]) -> str:
+    """Return the values as PostgreSQL spells an array: for long ones, many times a list's speed.
+
+    For numbers, ids, instants in ISO 8601 and None: what needs no quoting. Cast it in the statement.
+    """
+    spelt = ("NULL" if value is None else str(value) for value in values)
+    return "{" + ",".join(spelt) + "}"
 
 
 def _as_dicts(cursor: CursorWrapper) -> list[dict[str, Any]]:
