@@ -2,9 +2,13 @@
 -- Locks first, then reads, in two statements (PROTOCOL 9); run_deps is frozen, so reading it beside
 -- the lock is no race.
 
+-- name: has_followers
+-- All that a completion costs a job without downstream: one probe of an index.
+SELECT EXISTS (SELECT FROM run_deps WHERE depends_on_job_id = ANY(%(job_id)s::uuid[]))
+
 -- name: direct_followers
--- No runs are looked at: for a job without downstream this is one probe of an index. A coalesced
--- tick rings with the run it went into. A local date is never longer than three days.
+-- No runs are looked at. A coalesced tick rings with the run it went into. A local date is never
+-- longer than three days.
 SELECT DISTINCT d.run_id, d.scheduled_for
 FROM unnest(%(job_id)s::uuid[], %(logical_date)s::timestamptz[]) AS f(job_id, logical_date)
 CROSS JOIN LATERAL (
@@ -48,13 +52,14 @@ LIMIT %(limit)s
 -- name: lock_unresolved
 -- In primary key order (PROTOCOL 8). What its upstreams had skipped may be revived (PROTOCOL 25).
 SELECT r.run_id, r.scheduled_for, r.job_id, r.owner, r.logical_date, r.status,
-       j.deleted_at IS NOT NULL AS is_deleted, d.trigger_rule, d.span_from, d.span_until
+       j.deleted_at IS NOT NULL AS is_deleted, d.edges,
+       d.trigger_rule, d.span_from, d.span_until, clock_timestamp() AS seen_at
 FROM runs r
 JOIN jobs j ON j.job_id = r.job_id
 JOIN unnest(%(run_id)s::uuid[], %(scheduled_for)s::timestamptz[]) AS w(run_id, scheduled_for)
   ON r.run_id = w.run_id AND r.scheduled_for = w.scheduled_for
 LEFT JOIN LATERAL (
-    SELECT min(t.trigger_rule) AS trigger_rule, min(t.span_from) AS span_from,
+    SELECT count(*) AS edges, min(t.trigger_rule) AS trigger_rule, min(t.span_from) AS span_from,
            max(t.span_until) AS span_until
     FROM run_deps t WHERE t.run_id = r.run_id
 ) d ON true
@@ -67,11 +72,12 @@ FOR UPDATE OF r
 -- name: page_waiting
 -- The sweep's walk: the same rows without a lock, oldest first, from where it stopped.
 SELECT r.run_id, r.scheduled_for, r.job_id, r.owner, r.logical_date, r.status,
-       j.deleted_at IS NOT NULL AS is_deleted, d.trigger_rule, d.span_from, d.span_until
+       j.deleted_at IS NOT NULL AS is_deleted, d.edges,
+       d.trigger_rule, d.span_from, d.span_until, clock_timestamp() AS seen_at
 FROM runs r
 JOIN jobs j ON j.job_id = r.job_id
 LEFT JOIN LATERAL (
-    SELECT min(t.trigger_rule) AS trigger_rule, min(t.span_from) AS span_from,
+    SELECT count(*) AS edges, min(t.trigger_rule) AS trigger_rule, min(t.span_from) AS span_from,
            max(t.span_until) AS span_until
     FROM run_deps t WHERE t.run_id = r.run_id
 ) d ON true
@@ -101,6 +107,46 @@ SELECT r.run_id, r.scheduled_for, r.has_news FROM (
     LIMIT %(limit)s
 ) r
 
+-- name: wait_for_live
+-- Of these runs, those that surely wait on: an upstream's tick is under way. It stops at the first
+-- one found, so a run with a thousand upstreams costs a completion little until the last ones.
+SELECT w.run_id FROM unnest(%(run_id)s::uuid[]) AS w(run_id)
+CROSS JOIN LATERAL (
+    SELECT FROM run_deps d CROSS JOIN LATERAL (
+        SELECT FROM runs u
+        WHERE d.match = 'tick' AND u.job_id = d.depends_on_job_id AND u.scheduled_for = d.span_from
+          AND u.status IN ('waiting', 'queued', 'running', 'retrying')
+          AND u.scheduled_for BETWEEN %(first)s::timestamptz AND %(last)s::timestamptz
+        OFFSET 0 -- keeps it a probe for each edge, whatever the planner believes of the tables
+    ) u
+    WHERE d.run_id = w.run_id LIMIT 1
+) live
+
+-- name: read_standing
+-- The quick look, which settles most: the run of exactly the tick that is waited for. Null: there is
+-- none, or a day is waited for, or a triggered run stands for the tick too; read_outcomes knows.
+SELECT run_id, status, inside, count(*) FROM (
+    SELECT d.run_id,
+           CASE WHEN NOT EXISTS (
+               SELECT FROM runs n
+               WHERE n.job_id = d.depends_on_job_id AND n.logical_date = d.span_from
+                 AND NOT (n.logical_date = n.scheduled_for)
+                 AND n.scheduled_for BETWEEN %(first)s::timestamptz - interval '1 day'
+                                         AND %(last)s::timestamptz
+           ) THEN u.status END AS status,
+           CASE WHEN u.run_id = ANY(%(run_id)s::uuid[]) THEN u.run_id END AS inside
+    FROM run_deps d
+    LEFT JOIN LATERAL (
+        SELECT u.run_id, u.status FROM runs u
+        WHERE d.match = 'tick' AND u.job_id = d.depends_on_job_id
+          AND u.scheduled_for = d.span_from AND u.logical_date = u.scheduled_for
+          AND u.scheduled_for BETWEEN %(first)s::timestamptz AND %(last)s::timestamptz
+        OFFSET 0
+    ) u ON true
+    WHERE d.run_id = ANY(%(run_id)s::uuid[])
+) e
+GROUP BY run_id, status, inside
+
 -- name: read_outcomes
 -- What each of these runs' upstream ticks has come to, by status: of the newest run that stands for
 -- the tick; else by the ledger (PROTOCOL 22). 'due': the tick is still to be decided on. 'absent':
@@ -110,23 +156,26 @@ WITH RECURSIVE edges AS MATERIALIZED (
     FROM run_deps d WHERE d.run_id = ANY(%(run_id)s::uuid[])
 ), standing AS (
     SELECT e.run_id, e.job_id, u.logical_date, u.run_id AS upstream, u.status, u.created_at
-    FROM edges e JOIN runs u ON u.job_id = e.job_id AND u.scheduled_for = e.span_from
-    WHERE e.match = 'tick' AND u.logical_date = u.scheduled_for
-      AND u.scheduled_for BETWEEN %(first)s::timestamptz AND %(last)s::timestamptz
-    UNION ALL
-    SELECT e.run_id, e.job_id, u.logical_date, u.run_id, u.status, u.created_at
-    FROM edges e JOIN runs u ON u.job_id = e.job_id
-     AND u.scheduled_for >= e.span_from AND u.scheduled_for < e.span_until
-    WHERE e.match = 'day' AND u.logical_date = u.scheduled_for
-      AND u.scheduled_for = date_trunc('second', u.scheduled_for) -- no triggered run is a tick
-      AND u.scheduled_for BETWEEN %(first)s::timestamptz AND %(last)s::timestamptz
-    UNION ALL
-    SELECT e.run_id, e.job_id, u.logical_date, u.run_id, u.status, u.created_at
-    FROM edges e JOIN runs u ON u.job_id = e.job_id AND u.logical_date >= e.span_from
-     AND (u.logical_date = e.span_from OR u.logical_date < e.span_until)
-    WHERE NOT (u.logical_date = u.scheduled_for)
-      AND u.scheduled_for BETWEEN %(first)s::timestamptz - interval '1 day'
-                              AND %(last)s::timestamptz
+    FROM edges e CROSS JOIN LATERAL (
+        SELECT u.* FROM runs u
+        WHERE e.match = 'tick' AND u.job_id = e.job_id AND u.scheduled_for = e.span_from
+          AND u.logical_date = u.scheduled_for
+          AND u.scheduled_for BETWEEN %(first)s::timestamptz AND %(last)s::timestamptz
+        UNION ALL
+        SELECT u.* FROM runs u
+        WHERE e.match = 'day' AND u.job_id = e.job_id
+          AND u.scheduled_for >= e.span_from AND u.scheduled_for < e.span_until
+          AND u.logical_date = u.scheduled_for
+          AND u.scheduled_for = date_trunc('second', u.scheduled_for) -- no triggered run is a tick
+          AND u.scheduled_for BETWEEN %(first)s::timestamptz AND %(last)s::timestamptz
+        UNION ALL
+        SELECT u.* FROM runs u
+        WHERE u.job_id = e.job_id AND NOT (u.logical_date = u.scheduled_for)
+          AND u.logical_date >= e.span_from
+          AND (u.logical_date = e.span_from OR u.logical_date < e.span_until)
+          AND u.scheduled_for BETWEEN %(first)s::timestamptz - interval '1 day'
+                                  AND %(last)s::timestamptz
+    ) u
 ), newest AS MATERIALIZED (
     SELECT DISTINCT ON (run_id, job_id, logical_date) run_id, job_id, logical_date, upstream, status
     FROM standing ORDER BY run_id, job_id, logical_date, created_at DESC, upstream DESC
@@ -186,7 +235,7 @@ WITH RECURSIVE edges AS MATERIALIZED (
     FROM edges e
     WHERE NOT EXISTS (SELECT FROM outcomes o WHERE o.run_id = e.run_id AND o.job_id = e.job_id)
 ), marked AS (
-    SELECT run_id, status, CASE WHEN upstream = ANY(%(run_id)s::uuid[]) THEN upstream END AS inside
+    SELECT run_id, status, CASE WHEN upstream = ANY(%(member_id)s::uuid[]) THEN upstream END AS inside
     FROM complete
 )
 SELECT run_id, status, inside, count(*) FROM marked GROUP BY run_id, status, inside
