@@ -22,7 +22,6 @@ from runs import lifecycle, partitions
 from runs.alerts.outbox import NewAlert, put
 from runs.decisions import DueJob, JobDecision, decide_job
 from runs.floor import SQL
-from runs.hooks import run_hooks
 from runs.ids import day_of
 from runs.leases import NamedLease
 from runs.records import RunRef
@@ -118,7 +117,6 @@ class Dispatcher:
         batches: list[Batch] = []
         while not batches or batches[-1].is_full:
             batches.append(self._dispatch_batch(now))
-            resolve(batches[-1].recorded)
         return batches
 
     def idle_sec(self) -> float:
@@ -254,9 +252,3 @@ def due_ids(now: datetime) -> list[uuid.UUID]:
     """Return the jobs that a batch would claim."""
     rows = SQL["due_ids"].rows(now=now, limit=settings.CHRONO_BATCH_JOBS)
     return [row[0] for row in rows]
-
-
-def resolve(refs: Sequence[RunRef]) -> None:
-    """Let dag look at the newborn once they are visible to others (PROTOCOL 21)."""
-    for hook in run_hooks.resolve:
-        hook(refs)

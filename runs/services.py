@@ -7,10 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from typing import Any
-
-from django.db import transaction
 
 from chronoproject.clock import db_now
 from chronoproject.sql import retrying
@@ -19,7 +16,6 @@ from jobs.models import AuditEntry, Job
 from runs import lifecycle
 from runs.decisions import new_run
 from runs.floor import SQL
-from runs.hooks import run_hooks
 from runs.ids import MICROSECOND
 from runs.models import Run
 from runs.records import NewRun, RunRef
@@ -150,9 +146,6 @@ def _trigger(
         "trigger",
         [{"jobId": str(run.job_id)} for run in made],
     )
-    waiting = [run.ref for run in made if run.status == RunStatus.WAITING]
-    for resolve in run_hooks.resolve if waiting else ():
-        transaction.on_commit(partial(resolve, waiting))
     return made
 
 

@@ -148,9 +148,10 @@ SELECT run_id, status, inside, count(*) FROM (
 GROUP BY run_id, status, inside
 
 -- name: read_outcomes
--- What each of these runs' upstream ticks has come to, by status: of the newest run that stands for
--- the tick; else by the ledger (PROTOCOL 22). 'due': the tick is still to be decided on. 'absent':
--- there is none. `inside` is an upstream run that is itself among these runs.
+-- The close look, by the ledger (PROTOCOL 22, 24): what each edge's ticks have come to, as the status
+-- of the newest run that stands for a tick; 'due' while ticks are still to be decided on, 'skipped'
+-- for those that became no run, 'absent' where there are none. `inside` is an upstream run that is
+-- itself one of the members.
 WITH RECURSIVE edges AS MATERIALIZED (
     SELECT d.run_id, d.depends_on_job_id AS job_id, d.match, d.span_from, d.span_until, d.expected
     FROM run_deps d WHERE d.run_id = ANY(%(run_id)s::uuid[])
@@ -169,7 +170,7 @@ WITH RECURSIVE edges AS MATERIALIZED (
           AND u.scheduled_for = date_trunc('second', u.scheduled_for) -- no triggered run is a tick
           AND u.scheduled_for BETWEEN %(first)s::timestamptz AND %(last)s::timestamptz
         UNION ALL
-        SELECT u.* FROM runs u
+        SELECT u.* FROM runs u -- triggered, for a logical date that was named
         WHERE u.job_id = e.job_id AND NOT (u.logical_date = u.scheduled_for)
           AND u.logical_date >= e.span_from
           AND (u.logical_date = e.span_from OR u.logical_date < e.span_until)
@@ -179,66 +180,83 @@ WITH RECURSIVE edges AS MATERIALIZED (
 ), newest AS MATERIALIZED (
     SELECT DISTINCT ON (run_id, job_id, logical_date) run_id, job_id, logical_date, upstream, status
     FROM standing ORDER BY run_id, job_id, logical_date, created_at DESC, upstream DESC
-), open_edges AS MATERIALIZED (
-    SELECT e.* FROM edges e
+), asked AS MATERIALIZED (
+    -- edges that the runs alone do not answer: a day may go on, a tick may have become no run
+    SELECT e.*, (SELECT count(*) FROM newest n WHERE n.run_id = e.run_id AND n.job_id = e.job_id)
+                AS stood_for
+    FROM edges e
     WHERE e.match = 'day' OR (e.expected IS DISTINCT FROM 0 AND NOT EXISTS (
         SELECT FROM newest n WHERE n.run_id = e.run_id AND n.job_id = e.job_id))
 ), sources(job_id, source_id) AS (
-    SELECT DISTINCT job_id, job_id FROM open_edges
+    -- where a job's ticks come from: itself, or the schedules above a driven one
+    SELECT DISTINCT job_id, job_id FROM asked
     UNION
     SELECT s.job_id, p.depends_on_job_id
     FROM sources s JOIN jobs j ON j.job_id = s.source_id JOIN deps p ON p.job_id = j.job_id
     WHERE j.schedule IS NULL AND j.run_at IS NULL AND j.every_sec IS NULL
       AND j.enabled AND j.deleted_at IS NULL
-), due AS (
+), decided_until AS (
     SELECT s.job_id, min(j.next_run_at) AS next_run_at
     FROM sources s JOIN jobs j ON j.job_id = s.source_id
     WHERE j.enabled AND j.deleted_at IS NULL
     GROUP BY s.job_id
 ), ledger AS MATERIALIZED (
-    SELECT e.run_id, e.job_id, e.match, e.span_from, e.span_until, m.rule, m.into_scheduled_for
-    FROM open_edges e JOIN sources s ON s.job_id = e.job_id
+    SELECT a.run_id, a.job_id, m.rule, m.into_scheduled_for
+    FROM asked a JOIN sources s ON s.job_id = a.job_id
     CROSS JOIN LATERAL (
-        SELECT n.* FROM (
-            SELECT i.first_tick, i.last_tick, i.rule, i.into_scheduled_for FROM misfires i
-            WHERE i.job_id = s.source_id AND i.first_tick <= e.span_from
+        SELECT n.rule, n.into_scheduled_for FROM (
+            SELECT i.* FROM misfires i
+            WHERE i.job_id = s.source_id AND i.first_tick <= a.span_from
               AND i.rule IN ('coalesced', 'skipped', 'capped', 'paused')
             ORDER BY i.first_tick DESC LIMIT 1
-        ) n WHERE n.last_tick >= e.span_from
-              AND (e.match = 'tick' OR n.last_tick < e.span_until OR e.expected IS DISTINCT FROM 0)
+        ) n
+        WHERE n.last_tick >= a.span_from -- a range may span a day that has no tick
+          AND (a.match = 'tick' OR n.last_tick < a.span_until OR a.expected IS DISTINCT FROM 0)
         UNION ALL
-        SELECT i.first_tick, i.last_tick, i.rule, i.into_scheduled_for FROM misfires i
-        WHERE e.match = 'day' AND i.job_id = s.source_id
-          AND i.first_tick > e.span_from AND i.first_tick < e.span_until
+        SELECT i.rule, i.into_scheduled_for FROM misfires i
+        WHERE a.match = 'day' AND i.job_id = s.source_id
+          AND i.first_tick > a.span_from AND i.first_tick < a.span_until
           AND i.rule IN ('coalesced', 'skipped', 'capped', 'paused')
     ) m
 ), judged AS (
     SELECT l.run_id, l.job_id, coalesce(u.status, 'skipped') AS status, u.run_id AS upstream
-    FROM ledger l LEFT JOIN runs u ON l.rule = 'coalesced' AND u.job_id = l.job_id
-     AND u.scheduled_for = l.into_scheduled_for
-     AND u.scheduled_for BETWEEN %(first)s::timestamptz AND %(last)s::timestamptz
+    FROM ledger l LEFT JOIN LATERAL (
+        SELECT u.run_id, u.status FROM runs u
+        WHERE l.rule = 'coalesced' AND u.job_id = l.job_id AND u.scheduled_for = l.into_scheduled_for
+          AND u.scheduled_for BETWEEN %(first)s::timestamptz AND %(last)s::timestamptz
+        OFFSET 0
+    ) u ON true
+), open_or_lost AS (
+    SELECT a.run_id, a.job_id,
+           CASE
+               WHEN a.match = 'tick' THEN
+                   CASE WHEN d.next_run_at <= a.span_from THEN 'due' ELSE 'skipped' END
+               WHEN d.next_run_at < a.span_until THEN 'due'
+               WHEN j.enabled THEN NULL
+               -- paused: until the date is over its ticks may go on; then those that did not come
+               -- about are lost, whether or not a resume has recorded them yet
+               WHEN j.deleted_at IS NULL AND a.span_until > clock_timestamp() THEN 'due'
+               WHEN a.stood_for < a.expected THEN 'skipped'
+           END AS status
+    FROM asked a JOIN jobs j ON j.job_id = a.job_id
+    LEFT JOIN decided_until d ON d.job_id = a.job_id
+    WHERE a.match = 'day'
+       OR NOT EXISTS (SELECT FROM judged g WHERE g.run_id = a.run_id AND g.job_id = a.job_id)
 ), outcomes AS (
     SELECT run_id, job_id, status, upstream FROM newest
     UNION ALL
     SELECT run_id, job_id, status, upstream FROM judged
     UNION ALL
-    SELECT e.run_id, e.job_id, 'due', NULL FROM open_edges e JOIN due d ON d.job_id = e.job_id
-    WHERE (e.match = 'tick' AND d.next_run_at <= e.span_from
-           AND NOT EXISTS (SELECT FROM judged g WHERE g.run_id = e.run_id AND g.job_id = e.job_id))
-       OR (e.match = 'day' AND d.next_run_at < e.span_until)
+    SELECT run_id, job_id, status, NULL FROM open_or_lost WHERE status IS NOT NULL
 ), complete AS (
-    SELECT run_id, job_id, status, upstream FROM outcomes
+    SELECT run_id, status, upstream FROM outcomes
     UNION ALL
-    SELECT e.run_id, e.job_id,
-           CASE WHEN e.match = 'tick' AND e.expected IS DISTINCT FROM 0 THEN 'skipped'
-                ELSE 'absent' END, NULL
-    FROM edges e
+    SELECT e.run_id, 'absent', NULL FROM edges e
     WHERE NOT EXISTS (SELECT FROM outcomes o WHERE o.run_id = e.run_id AND o.job_id = e.job_id)
-), marked AS (
-    SELECT run_id, status, CASE WHEN upstream = ANY(%(member_id)s::uuid[]) THEN upstream END AS inside
-    FROM complete
 )
-SELECT run_id, status, inside, count(*) FROM marked GROUP BY run_id, status, inside
+SELECT run_id, status,
+       CASE WHEN upstream = ANY(%(member_id)s::uuid[]) THEN upstream END AS inside, count(*)
+FROM complete GROUP BY 1, 2, 3
 
 -- name: timed_out
 -- dependencyTimeoutSec counts from the last expected upstream tick, or from when the run was born
