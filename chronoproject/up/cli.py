@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
-from chronoproject.linux import start_ticks
+from chronoproject.linux import identify, start_ticks
 from chronoproject.up import state
 from chronoproject.up.config import ROOT, Config
 from chronoproject.up.console import Console, standard_output
@@ -120,10 +120,10 @@ def detach(config: Config) -> int:
 def stop(config: Config) -> int:
     home = Home(config.home)
     supervisor = home.supervisor()
-    if supervisor is not None:
+    if supervisor is not None and (identity := identify(supervisor)) is not None:
         _ask_to_stop(supervisor)
         deadline = time.monotonic() + config.drain_sec + STOP_MARGIN_SEC
-        while home.supervisor() is not None:
+        while identity.lives():
             if time.monotonic() > deadline:
                 return _complain(f"the supervisor (pid {supervisor}) still stops; see {home.logs}")
             time.sleep(0.1)

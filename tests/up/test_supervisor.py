@@ -98,6 +98,15 @@ def test_what_is_left_of_a_dead_processes_group_is_killed(supervisor: Watched) -
     assert eventually(lambda: linux.start_ticks(grandchild) is None)
 
 
+def test_a_signal_to_a_process_that_has_just_died_is_no_fault(supervisor: Watched) -> None:
+    child = supervisor.add(shell("brief", "exit 5"))
+    assert child.pid is not None
+    assert eventually(lambda: linux.start_ticks(child.pid or 0) is None)
+    child.signal(signal.SIGTERM)
+    assert supervisor.pump_until(lambda: child.exits == 1)
+    assert child.last_code == 5
+
+
 def test_a_missing_program_is_a_fault_at_first(supervisor: Watched) -> None:
     launch = linux.Launch(argv=("/nowhere/program",), env={}, cwd=Path("/"))
     with pytest.raises(UpError, match=r"lost does not start: .*No such file"):
