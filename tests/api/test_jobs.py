@@ -118,7 +118,7 @@ def test_a_local_run_at_is_resolved_in_the_zone(api: APIClient) -> None:
 
 
 def test_what_is_read_can_be_written_back_unchanged(api: APIClient) -> None:
-    upstream = make_job()
+    upstream = make_job(schedule="0 4 * * *")
     body = {
         "name": "full",
         "description": "all of it",
