@@ -12,8 +12,8 @@ class RunHooks:
 
     # More rows that belong to these ones, for the same INSERT (PROTOCOL 8, 23).
     expand: list[Callable[[Sequence[NewRun]], Sequence[NewRun]]] = field(default_factory=list)
-    # Called with the rows that were really inserted, in the inserting transaction. Whoever looks at
-    # what finished meanwhile does so after the commit, in a new transaction (PROTOCOL 21).
+    # Called with the rows that were really inserted, in the inserting transaction; what must see
+    # others' commits is put off to after this one's (PROTOCOL 21).
     born: list[Callable[[Sequence[NewRun]], None]] = field(default_factory=list)
 
 

@@ -10,8 +10,11 @@ from chronoproject.linux import Identity
 from chronoproject.up.faults import UpError
 from chronoproject.up.home import Home
 
-# Long enough for a shutdown checkpoint; a worker's drain is cut short, its runs' leases see to it.
-PATIENCE_SEC = 10.0
+# A worker's drain is cut short: its database has gone, and its runs' leases see to the rest.
+PATIENCE_SEC = 5.0
+# A database may have much to write before it ends.
+SERVER_PATIENCE_SEC = 30.0
+SERVERS = ("postgres", "valkey")
 LAST_WAIT_SEC = 10.0
 STEP_SEC = 0.1
 
@@ -22,15 +25,15 @@ def end_leftovers(home: Home, recorded: Mapping[str, Identity], say: Callable[[s
     killed: set[str] = set()
     while living := {name: one for name, one in recorded.items() if _lives(home, one)}:
         waited = time.monotonic() - began
-        if waited > PATIENCE_SEC + LAST_WAIT_SEC:
-            name, one = next(iter(living.items()))
-            raise UpError(f"an earlier {name} (pid {one.pid}) still lives")
         for name, one in living.items():
+            patience = SERVER_PATIENCE_SEC if name in SERVERS else PATIENCE_SEC
             # Without its leader a group has nobody who would end it.
-            if name not in killed and (waited > PATIENCE_SEC or not one.lives()):
+            if name not in killed and (waited > patience or not one.lives()):
                 say(f"an earlier {name} (group {one.pid}) did not end: killed")
                 linux.signal_group(one.pid, signal.SIGKILL)
                 killed.add(name)
+            if waited > patience + LAST_WAIT_SEC:
+                raise UpError(f"an earlier {name} (pid {one.pid}) still lives")
         time.sleep(STEP_SEC)
 
 

@@ -216,8 +216,10 @@ class AuditEntryAdmin(ReadOnlyKeysetAdmin[AuditEntry]):
         self, request: HttpRequest, queryset: QuerySet[AuditEntry], search_term: str
     ) -> tuple[QuerySet[AuditEntry], bool]:
         """Find by the object's id, through its index."""
+        term = search_term.strip()
         known = ("job", "run", "token", "team")
-        return queryset.filter(object_type__in=known, object_id=search_term.strip()), False
+        found = queryset.filter(object_type__in=known, object_id=term) if term else queryset
+        return found, False
 
     @column("when")
     def when(self, entry: AuditEntry) -> SafeString | str:

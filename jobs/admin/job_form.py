@@ -69,6 +69,14 @@ class InstantInput(forms.DateTimeInput):
         super().__init__(attrs=look, format="%Y-%m-%dT%H:%M:%S")
 
 
+class OptionalJson(forms.JSONField):
+    """JSON where nothing is typed for nothing, rather than null."""
+
+    def prepare_value(self, value: Any) -> Any:  # noqa: ANN401 - any JSON value
+        """Show an empty field for none."""
+        return "" if value is None else super().prepare_value(value)
+
+
 class JobForm(forms.ModelForm[Job]):
     """A job's definition. `refusals` are what a service refused the last time it was sent."""
 
@@ -80,7 +88,7 @@ class JobForm(forms.ModelForm[Job]):
         widget=UnfoldAdminTextareaWidget(attrs={"rows": 3}),
         help_text="A line for /bin/sh -c, or a JSON list of words to run without a shell.",
     )
-    payload = forms.JSONField(
+    payload = OptionalJson(
         required=False,
         widget=UnfoldAdminTextareaWidget(attrs={"rows": 8}),
         help_text='In place of a command: {"type": "http", "url": …} or {"type": "task", …}.',

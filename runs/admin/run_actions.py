@@ -40,8 +40,8 @@ from runs.models import Run
 from runs.states import TERMINAL, RunStatus
 
 OPERATE, TRIGGER = "runs.change_run", "runs.add_run"
-CANCELLED, ASKED, FINISHED = "cancelled", "running, asked to stop", "were already finished"
-AGAIN, NOT_ENDED = "running again", "have not ended yet"
+CANCELLED, ASKED, FINISHED = "cancelled", "running and asked to stop", "were already finished"
+AGAIN, NOT_ENDED, OF_DELETED = "running again", "have not ended yet", "belong to a deleted job"
 
 
 def send(action: str, actor: str) -> Callable[[list[Any]], str]:
@@ -62,8 +62,8 @@ def rerun(run: Run, actor: str) -> str:
     """Run an ended run again and say what became of it."""
     try:
         services.run_rerun(run, actor=actor)
-    except Conflict as refused:
-        return refused.detail if run.status in TERMINAL else NOT_ENDED
+    except Conflict:
+        return OF_DELETED if run.status in TERMINAL else NOT_ENDED
     return AGAIN
 
 
