@@ -1,4 +1,4 @@
-"""Every trigger rule × every outcome of an upstream × both matches."""
+"""Every trigger rule, every outcome of an upstream, both matches."""
 
 from datetime import UTC, datetime
 
