@@ -10,7 +10,7 @@ from celery.result import AsyncResult
 from runs import services
 
 QUEUE = "chrono.operations"
-kept = partial(shared_task, queue=QUEUE, ignore_result=False)
+kept = partial(shared_task, ignore_result=False)
 
 
 def _ids(texts: Sequence[str]) -> list[uuid.UUID]:
@@ -40,4 +40,5 @@ OPERATIONS = {"trigger": trigger_jobs, "cancel": cancel_runs, "rerun": rerun_run
 
 def hand_over(action: str, ids: Sequence[uuid.UUID], actor: str) -> AsyncResult:
     """Send a large operation (a key of OPERATIONS) to the workers; return its handle."""
-    return OPERATIONS[action].apply_async(args=[[str(one) for one in ids], actor])
+    texts = [str(one) for one in ids]
+    return OPERATIONS[action].apply_async(args=[texts, actor], queue=QUEUE)
