@@ -209,7 +209,7 @@ def _read_outcomes(members: Sequence[Member]) -> Mapping[uuid.UUID, Seen]:
         rows += SQL["read_outcomes"].rows(
             run_id=list(unsettled), member_id=[member.run_id for member in members], **bounds
         )
-    for run_id, status, inside, count in rows:
+    for run_id, status, inside, count, *_ in rows:
         if inside is None:
             seen[run_id].outcomes += [WORDS[status]] * count
         else:
