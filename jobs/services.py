@@ -16,7 +16,7 @@ from django.db import IntegrityError
 from chronoproject.clock import db_now
 from chronoproject.sql import retrying
 from jobs.choices import Change, JobKind
-from jobs.cron import TZDATA_VERSION
+from jobs.cron import TZDATA_VERSION, InvalidSchedule
 from jobs.definition import Definition, api_form, assign, clean, definition_of, edges_in
 from jobs.errors import DuplicateName, FieldErrors, PreconditionFailed, job_not_found
 from jobs.fields import instant_text
@@ -200,7 +200,10 @@ def _write(job: Job, definition: Definition, at: datetime, *, is_new: bool = Fal
     """Write the row with the first tick after `at`."""
     _anchored(definition, job.created_at)
     assign(job, definition)
-    job.next_run_at = schedule_of(job).next_after(at) if job.enabled else None
+    try:
+        job.next_run_at = schedule_of(job).next_after(at) if job.enabled else None
+    except InvalidSchedule as error:  # one that was fine once: tzdata dropped its zone
+        raise FieldErrors([("schedule", str(error))]) from error
     job.save(force_insert=is_new, force_update=not is_new)
 
 

@@ -17,10 +17,19 @@ class RunsConfig(AppConfig):
         from jobs.hooks import hooks
         from runs import receivers, settling
         from runs.api.represent import last_runs
-        from runs.sweeps import housekeeping, partitions, promote, reaper, replay  # noqa: F401
+        from runs.sweeps import (  # noqa: F401
+            housekeeping,
+            partitions,
+            promote,
+            reaper,
+            replay,
+            verify,
+        )
 
         hooks.settle = settling.settle
         hooks.cancel_unstarted = settling.cancel_unstarted
+        if settling.foretell_gaps not in hooks.written:
+            hooks.written.append(settling.foretell_gaps)
         hooks.last_runs = last_runs
         post_migrate.connect(
             receivers.prepare_tables, sender=self, dispatch_uid="runs.prepare_tables"

@@ -6,8 +6,8 @@ SELECT j.job_id, j.owner, j.schedule, j.run_at, j.every_sec, j.anchor, j.timezon
        j.starts_at, j.ends_at, j.next_run_at, j.misfire_policy, j.misfire_grace_sec, j.max_catchup,
        j.max_retries, j.max_concurrency, j.concurrency_key, j.has_upstreams, j.pool, j.priority,
        j.version,
-       EXISTS (SELECT FROM pauses p
-               WHERE p.ended_at IS NULL AND (p.owner = j.owner OR p.owner IS NULL)) AS is_paused
+       (SELECT min(p.created_at) FROM pauses p
+        WHERE p.ended_at IS NULL AND (p.owner = j.owner OR p.owner IS NULL)) AS paused_since
 FROM jobs j
 WHERE j.enabled AND j.deleted_at IS NULL AND j.next_run_at IS NOT NULL
   AND j.next_run_at <= %(now)s::timestamptz
