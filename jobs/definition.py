@@ -44,6 +44,7 @@ Definition = dict[str, Any]
 
 MAX_SPAN_SEC = 366 * 86_400
 MAX_UPSTREAMS = 100
+ANY_JOB = "any"  # stands for the id that H is hashed from, before there is one
 SCHEDULE_MEMBERS = frozenset({"runAt", "everySec", "anchor"})
 READ_ONLY = frozenset(
     {
@@ -132,16 +133,17 @@ def _schedule_errors(definition: Definition) -> list[tuple[str, str]]:
         when = definition["schedule"]
         if isinstance(when, dict) and "runAt" in when:
             when["runAt"] = _resolved(when["runAt"], definition["timezone"])
-        schedule_of_definition(definition).validate()
+        schedule_of_definition(definition, hash_id=ANY_JOB).validate()
     except InvalidSchedule as error:
-        return [(_api_field(error.field), str(error))]
+        return [schedule_error(error)]
     return []
 
 
-def _api_field(field: str) -> str:
-    if field in SCHEDULE_MEMBERS:
-        return f"schedule.{field}"
-    return field if field in WRITTEN.fields else "schedule"
+def schedule_error(error: InvalidSchedule) -> tuple[str, str]:
+    """Return the field that is at fault, in the API's names, and why."""
+    if error.field in SCHEDULE_MEMBERS:
+        return f"schedule.{error.field}", str(error)
+    return error.field if error.field in WRITTEN.fields else "schedule", str(error)
 
 
 def _resolved(run_at: str, timezone: str) -> str:

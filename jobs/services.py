@@ -11,13 +11,21 @@ from datetime import datetime
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.db import IntegrityError
+from django.db import IntegrityError, transaction
 
 from chronoproject.clock import db_now
 from chronoproject.sql import retrying
 from jobs.choices import Change, JobKind
 from jobs.cron import TZDATA_VERSION, InvalidSchedule
-from jobs.definition import Definition, api_form, assign, clean, definition_of, edges_in
+from jobs.definition import (
+    Definition,
+    api_form,
+    assign,
+    clean,
+    definition_of,
+    edges_in,
+    schedule_error,
+)
 from jobs.errors import DuplicateName, FieldErrors, PreconditionFailed, job_not_found
 from jobs.fields import instant_text
 from jobs.hooks import hooks
@@ -48,10 +56,7 @@ def job_create(team: Team, body: Any, *, actor: str) -> Job:  # noqa: ANN401 - a
     """Make a job of what a client wrote; FieldErrors, DuplicateName."""
     definition = clean(body)
     _check_task(definition)
-    try:
-        return _create(team, definition, actor)
-    except IntegrityError as error:
-        raise _told(error, definition["name"]) from error
+    return _create(team, definition, actor)
 
 
 @retrying()
@@ -133,7 +138,7 @@ def job_resume(job: Job, *, actor: str, if_match: Callable[[int], bool] | None =
 @retrying()
 def job_delete(job: Job, *, actor: str, if_match: Callable[[int], bool] | None = None) -> Job:
     """End the job: no more ticks, what has not started is cancelled, its name is free."""
-    locked = _locked(job.job_id, job.owner_id, for_delete=True)
+    locked = _locked(job.job_id, job.owner_id)
     _check_version(locked, if_match)
     at = db_now()
     _settle(locked, at)
@@ -189,10 +194,7 @@ def _apply(job: Job, edit: _Edit, definition: Definition, at: datetime) -> None:
     job.retry_at, job.quarantine_reason = None, ""
     if definition["enabled"] or edit.change == Change.PAUSE:
         job.pause_reason = edit.pause_reason
-    try:
-        _write(job, definition, at)
-    except IntegrityError as error:
-        raise _told(error, definition["name"]) from error
+    _write(job, definition, at)
     _open_version(job, definition, edit.change, edit.actor, at)
 
 
@@ -203,8 +205,12 @@ def _write(job: Job, definition: Definition, at: datetime, *, is_new: bool = Fal
     try:
         job.next_run_at = schedule_of(job).next_after(at) if job.enabled else None
     except InvalidSchedule as error:  # one that was fine once: tzdata dropped its zone
-        raise FieldErrors([("schedule", str(error))]) from error
-    job.save(force_insert=is_new, force_update=not is_new)
+        raise FieldErrors([schedule_error(error)]) from error
+    try:
+        with transaction.atomic():  # a savepoint: the caller's transaction outlives a taken name
+            job.save(force_insert=is_new, force_update=not is_new)
+    except IntegrityError as error:
+        raise _told(error, job.name) from error
 
 
 def _open_version(
@@ -224,10 +230,9 @@ def _open_version(
     )
 
 
-def _locked(job_id: uuid.UUID, team_id: int, *, for_delete: bool = False) -> Job:
-    """Lock the row. A delete's lock also keeps out who only holds the row to insert under it."""
+def _locked(job_id: uuid.UUID, team_id: int) -> Job:
     job = (
-        Job.objects.select_for_update(no_key=not for_delete)
+        Job.objects.select_for_update(no_key=True)
         .filter(job_id=job_id, owner_id=team_id, deleted_at__isnull=True)
         .first()
     )

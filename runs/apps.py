@@ -25,12 +25,14 @@ class RunsConfig(AppConfig):
             replay,
             verify,
         )
+        from runs.task_checks import check_task
 
         hooks.settle = settling.settle
         hooks.cancel_unstarted = settling.cancel_unstarted
         if settling.foretell_gaps not in hooks.written:
             hooks.written.append(settling.foretell_gaps)
         hooks.last_runs = last_runs
+        hooks.check_task = check_task
         post_migrate.connect(
             receivers.prepare_tables, sender=self, dispatch_uid="runs.prepare_tables"
         )

@@ -11,7 +11,7 @@ from jobs.cron.posix_rule import DAY_SEC
 from jobs.cron.ticks import evaluator_for, to_datetime, to_seconds
 from jobs.cron.zones import Stretch, zone_info
 
-NOTES_AHEAD_SEC = 366 * DAY_SEC  # both changes of a year
+NOTES_AHEAD_SEC = 350 * DAY_SEC  # each change of a year, none of them twice
 _MANY = 4  # readings that are named one by one
 
 

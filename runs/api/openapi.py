@@ -15,56 +15,66 @@ TRIGGER = Record(
 )
 
 
+TEXT: Schema = {"type": "string"}
+TEXT_OR_NULL: Schema = {"type": ["string", "null"]}
+NUMBER: Schema = {"type": "integer"}
+UID: Schema = {"type": "string", "format": "uuid"}
+INSTANT = Instant().schema()
+INSTANT_OR_NULL = Nullable(Instant()).schema()
+STATUS = Choice(RunStatus.values).schema()
+
+ENDED: dict[str, Schema] = {
+    "exitCode": {"type": ["integer", "null"], "description": "the command's own"},
+    "error": TEXT,
+    "workerId": TEXT_OR_NULL,
+    "startedAt": INSTANT_OR_NULL,
+    "finishedAt": INSTANT_OR_NULL,
+    "outputRef": TEXT_OR_NULL,
+}
+RUN: dict[str, Schema] = {
+    "id": UID,
+    "jobId": UID,
+    "jobName": TEXT,
+    "scheduledFor": INSTANT,
+    "logicalDate": INSTANT,
+    "status": STATUS,
+    "reason": TEXT,
+    "trigger": Choice(Trigger.values).schema(),
+    "attempt": NUMBER | {"description": "the latest claimed; 0 before the first"},
+    "maxAttempts": NUMBER,
+    "createdAt": INSTANT,
+    "availableAt": INSTANT,
+    **ENDED,
+    "jobVersion": NUMBER,
+}
+ATTEMPT: dict[str, Schema] = {
+    "attempt": NUMBER,
+    "outcome": {"oneOf": [Choice(AttemptOutcome.values).schema(), {"type": "null"}]},
+    "reason": TEXT,
+    **ENDED,
+}
+EXPLANATION: dict[str, Schema] = {
+    "runId": UID,
+    "status": STATUS,
+    "reason": TEXT,
+    "hasStarted": {"type": "boolean"},
+    "availableAt": INSTANT_OR_NULL,
+    "summary": TEXT,
+}
+
+
 def components() -> dict[str, Schema]:
     """Return the components that the runs' views refer to."""
-    instant, later = Instant().schema(), Nullable(Instant()).schema()
-    text: Schema = {"type": "string"}
-    number: Schema = {"type": "integer"}
-    uid = text | {"format": "uuid"}
-    ended: dict[str, Schema] = {
-        "exitCode": {"type": ["integer", "null"]},
-        "error": text,
-        "workerId": {"type": ["string", "null"]},
-        "startedAt": later,
-        "finishedAt": later,
-        "outputRef": {"type": ["string", "null"]},
-    }
-    run: dict[str, Schema] = {
-        "id": uid,
-        "jobId": uid,
-        "jobName": text,
-        "scheduledFor": instant,
-        "logicalDate": instant,
-        "status": Choice(RunStatus.values).schema(),
-        "reason": text,
-        "trigger": Choice(Trigger.values).schema(),
-        "attempt": number | {"description": "the latest claimed; 0 before the first"},
-        "maxAttempts": number,
-        "createdAt": instant,
-        "availableAt": instant,
-        **ended,
-        "jobVersion": number,
-    }
-    outcome = {"oneOf": [Choice(AttemptOutcome.values).schema(), {"type": "null"}]}
     trigger = TRIGGER.schema()
     trigger["properties"]["payload"] = {
         "oneOf": [*(OVERRIDES[kind].schema() for kind in JobKind), {"type": "null"}]
     }
     return {
-        "Run": read_schema(run),
-        "RunDetail": read_schema({**run, "payload": {}, "output": {}}),
+        "Run": read_schema(RUN),
+        "RunDetail": read_schema({**RUN, "payload": {}, "output": {}}),
         "RunPage": page_of("Run"),
         "RunTrigger": trigger,
-        "Attempt": read_schema({"attempt": number, "outcome": outcome, "reason": text, **ended}),
+        "Attempt": read_schema(ATTEMPT),
         "AttemptPage": page_of("Attempt"),
-        "Explanation": read_schema(
-            {
-                "runId": uid,
-                "status": Choice(RunStatus.values).schema(),
-                "reason": text,
-                "hasStarted": {"type": "boolean"},
-                "availableAt": later,
-                "summary": text,
-            }
-        ),
+        "Explanation": read_schema(EXPLANATION),
     }

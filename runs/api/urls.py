@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from runs.api import views
+from runs.api import logs, views
 
 urlpatterns = [
     path("jobs/<str:job_id>/runs", views.JobRunListView.as_view()),
@@ -13,4 +13,5 @@ urlpatterns = [
     path("runs/<str:run_id>/explain", views.RunExplainView.as_view()),
     path("runs/<str:run_id>/cancel", views.RunCancelView.as_view()),
     path("runs/<str:run_id>/rerun", views.RunRerunView.as_view()),
+    path("runs/<str:run_id>/logs", logs.RunLogsView.as_view()),
 ]

@@ -1,0 +1,98 @@
+"""Python tasks: registered by name with @task, checked against their signature, given a context."""
+
+import functools
+import importlib
+import inspect
+import logging
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, ParamSpec, TypeVar
+
+from django.conf import settings
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+CONTEXT_KEYWORD = "run"
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """What a task knows of its run; passed as the keyword `run` to tasks that take it."""
+
+    id: uuid.UUID
+    job_id: uuid.UUID
+    attempt: int
+    logical_date: datetime
+    scheduled_for: datetime
+    logger: logging.Logger
+    report: Callable[[int, int], None]
+
+    def progress(self, done: int, total: int) -> None:
+        """Tell how far the task is."""
+        self.report(max(0, int(done)), max(0, int(total)))
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEntry:
+    """A registered task."""
+
+    name: str
+    function: Callable[..., Any]
+    signature: inspect.Signature
+    takes_context: bool
+
+
+_tasks: dict[str, TaskEntry] = {}
+
+
+def task(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Register a function under `name`. Raises ValueError when the name is taken."""
+
+    def register(function: Callable[P, R]) -> Callable[P, R]:
+        taken = _tasks.get(name)
+        if taken is not None and taken.function is not function:
+            raise ValueError(f"task {name!r} is registered twice")
+        signature = inspect.signature(function)
+        _tasks[name] = TaskEntry(name, function, signature, takes_context(signature))
+        return function
+
+    return register
+
+
+def takes_context(signature: inspect.Signature) -> bool:
+    """Say whether a function takes the keyword `run`."""
+    parameter = signature.parameters.get(CONTEXT_KEYWORD)
+    if parameter is not None:
+        return parameter.kind is not inspect.Parameter.POSITIONAL_ONLY
+    kinds = {parameter.kind for parameter in signature.parameters.values()}
+    return inspect.Parameter.VAR_KEYWORD in kinds
+
+
+@functools.cache
+def load_task_modules() -> None:
+    """Import the modules of CHRONO_TASK_MODULES, once. Raises ImportError."""
+    for module in settings.CHRONO_TASK_MODULES:
+        importlib.import_module(module)
+
+
+def registered() -> dict[str, TaskEntry]:
+    """Return the tasks by name."""
+    load_task_modules()
+    return dict(_tasks)
+
+
+def check_arguments(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Raise TypeError, naming the argument, when the task cannot be called so.
+
+    Raises LookupError for a name that is not registered.
+    """
+    entry = registered().get(name)
+    if entry is None:
+        raise LookupError(f"no task {name!r} is registered")
+    if CONTEXT_KEYWORD in kwargs and entry.takes_context:
+        raise TypeError(f"argument {CONTEXT_KEYWORD!r} is given by Chrono itself")
+    context = {CONTEXT_KEYWORD: None} if entry.takes_context else {}
+    entry.signature.bind(*args, **kwargs, **context)

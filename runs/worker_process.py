@@ -1,0 +1,214 @@
+"""The worker's main process around Celery: what stands before the pool forks, and what ends it."""
+
+import logging
+import os
+import pwd
+import shutil
+import socket
+import tempfile
+import threading
+import tomllib
+import uuid
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from celery import Celery, signals
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+
+from runs import pool_child, slots, task_registry
+from runs.executors import proctree
+from runs.executors.shim_client import User
+from runs.heartbeat import Heartbeat, WorkerIdentity
+from runs.pool_child import SECOND_NS, WorkerShare
+from runs.publisher import TASK_NAME, queue_name
+from runs.reclaim import Reclaimer
+from runs.storage import backend, spooled, upload_spool
+
+logger = logging.getLogger(__name__)
+
+PRIORITIES = ("high", "normal", "low")  # the order in which queues are served
+RUNS_PER_CHILD = 32  # how many runs of one message a pool child may hold
+SPOOL_EVERY_SEC = 5.0
+STOP_WITHIN_SEC = 10.0
+WORK_PREFIX = "chrono-work-"
+DEFAULT_USER = "nobody"
+
+
+def queues_of(pools: Sequence[str]) -> list[str]:
+    """Return the queues of these pools, in the order in which they are served."""
+    return [queue_name(pool, priority) for priority in PRIORITIES for pool in pools]
+
+
+def commands_user() -> User | None:
+    """Return the user that commands run under; None to keep the worker's own.
+
+    Raises ImproperlyConfigured when CHRONO_RUN_AS names nobody, or cannot be taken.
+    """
+    name = settings.CHRONO_RUN_AS
+    if os.geteuid() != 0 or name in {"", "root"}:
+        return None
+    try:
+        entry = pwd.getpwnam(name)
+    except KeyError:
+        if name == DEFAULT_USER:
+            logger.warning("no user %r on this host: commands run as root", name)
+            return None
+        raise ImproperlyConfigured(f"CHRONO_RUN_AS: no user {name!r}") from None
+    user = User(entry.pw_uid, entry.pw_gid)
+    if not can_become(user):
+        raise ImproperlyConfigured(f"CHRONO_RUN_AS: this process may not become {name!r}")
+    return user
+
+
+def can_become(user: User) -> bool:
+    """Try it in a process of its own; a container may lack the right, or the id."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setgroups([user.gid])
+            os.setresgid(user.gid, user.gid, user.gid)
+            os.setresuid(user.uid, user.uid, user.uid)
+        except OSError:
+            os._exit(1)
+        os._exit(0)
+    return os.waitpid(pid, 0)[1] == 0
+
+
+def make_work_root() -> Path:
+    """Make the folder of the commands' working directories; remove those of dead workers."""
+    top = Path(tempfile.gettempdir())
+    for old in top.glob(f"{WORK_PREFIX}*"):
+        pid, _, start = old.name.removeprefix(WORK_PREFIX).partition("-")
+        start = start.partition("-")[0]
+        is_ours = old.stat().st_uid == os.geteuid() and pid.isdigit() and start.isdigit()
+        if is_ours and not proctree.is_alive(int(pid), int(start)):
+            shutil.rmtree(old, ignore_errors=True)
+    own = proctree.look(os.getpid())
+    assert own is not None  # noqa: S101 - a process sees itself
+    root = Path(tempfile.mkdtemp(prefix=f"{WORK_PREFIX}{own.pid}-{own.start}-"))
+    root.chmod(0o711)  # a command may enter its own directory and list no other
+    return root
+
+
+def version() -> str:
+    """Return Chrono's version."""
+    text = (settings.BASE_DIR / "pyproject.toml").read_text(encoding="utf-8")
+    return str(tomllib.loads(text)["project"]["version"])
+
+
+class WorkerProcess:
+    """One worker: Celery's prefork worker in this process, with slots, shims and heartbeat."""
+
+    def __init__(
+        self, app: Celery, *, name: str, concurrency: int, pools: Sequence[str], operations: bool
+    ) -> None:
+        """Prepare everything that pool children inherit. Raises ImproperlyConfigured."""
+        self.app = app
+        self.operations = operations
+        self.hostname = socket.gethostname()
+        nonce = uuid.uuid4().hex[:8]
+        self.identity = WorkerIdentity(
+            worker_id=f"{name}@{self.hostname}-{nonce}",
+            name=name,
+            hostname=self.hostname,
+            pid=os.getpid(),
+            pools=tuple(pools),
+            concurrency=concurrency,
+            version=version(),
+        )
+        user = commands_user()
+        backend()  # a bad CHRONO_STORAGE_URL is told now, not by the first run
+        task_registry.load_task_modules()
+        proctree.set_undumpable()
+        proctree.set_subreaper(on=True)
+        fence_ns = int(settings.CHRONO_LEASE_SEC * SECOND_NS * 2 / 3)
+        # A dead child's slot is reclaimed after its successor has started, hence twice as many.
+        table = slots.SlotTable.create(
+            slots=2 * concurrency + 2, entries=RUNS_PER_CHILD, fence_ns=fence_ns
+        )
+        self.share = WorkerShare(self.identity.worker_id, table, user, make_work_root())
+        self.heartbeat = Heartbeat(
+            self.identity,
+            table,
+            Reclaimer(table, self.share.work_root, self.pool_pids),
+            lease_sec=settings.CHRONO_LEASE_SEC,
+            beat_sec=settings.CHRONO_HEARTBEAT_SEC,
+            drain_sec=settings.CHRONO_DRAIN_SEC,
+        )
+        self._worker: Any = None
+        self._stopping = threading.Event()
+
+    def pool_pids(self) -> Collection[int]:
+        """Return the pids of Celery's pool children."""
+        pool = getattr(getattr(self._worker, "pool", None), "_pool", None)
+        return [process.pid for process in list(getattr(pool, "_pool", ()))]
+
+    def run(self) -> int:
+        """Run Celery's worker until it is told to stop; return its exit code."""
+        pool_child.prepare(self.share)
+        self._connect_signals()
+        if not self.operations:
+            self._keep_only_the_run_task()
+        self._worker = self.app.Worker(
+            hostname=f"{self.identity.name}@{self.hostname}",
+            pool="prefork",
+            concurrency=self.identity.concurrency,
+            queues=self._queues(),
+            without_gossip=True,
+            without_mingle=True,
+            without_heartbeat=not settings.CHRONO_WORKER_EVENTS,
+            task_events=settings.CHRONO_WORKER_EVENTS,
+            loglevel="INFO",
+            quiet=True,
+        )
+        try:
+            self._worker.start()
+        finally:
+            self._stopping.set()
+            self.heartbeat.stop(STOP_WITHIN_SEC)
+            shutil.rmtree(self.share.work_root, ignore_errors=True)
+        return int(self._worker.exitcode or 0)
+
+    def _queues(self) -> list[str]:
+        names = queues_of(self.identity.pools)
+        return [*names, settings.CELERY_TASK_DEFAULT_QUEUE] if self.operations else names
+
+    def _keep_only_the_run_task(self) -> None:
+        """Refuse any other task on job queues (PROTOCOL 32)."""
+        self.app.finalize()
+        for name in [name for name in self.app.tasks if name != TASK_NAME]:
+            if not name.startswith("celery."):
+                self.app.tasks.unregister(name)
+
+    def _connect_signals(self) -> None:
+        """Let Celery's signals ring the heartbeat; no I/O and no outcome in its event loop."""
+        signals.worker_process_init.connect(on_child_init, weak=False)
+        signals.worker_ready.connect(self._on_ready, weak=False)
+        signals.worker_shutting_down.connect(self._on_shutting_down, weak=False)
+        signals.task_failure.connect(self._on_failure, weak=False)
+
+    def _on_ready(self, **kwargs: object) -> None:
+        """Start the threads once the pool has forked; sent again after each reconnect."""
+        self.heartbeat.start()
+        if not any(thread.name == "log-spool" for thread in threading.enumerate()):
+            threading.Thread(target=self._carry_spool, name="log-spool", daemon=True).start()
+
+    def _on_shutting_down(self, **kwargs: object) -> None:
+        self.heartbeat.drain()
+
+    def _on_failure(self, **kwargs: object) -> None:
+        self.heartbeat.ring()
+
+    def _carry_spool(self) -> None:
+        """Upload what was spooled while the store was away."""
+        while not self._stopping.wait(SPOOL_EVERY_SEC):
+            if spooled(settings.CHRONO_SPOOL_DIR):
+                count = upload_spool(backend(), settings.CHRONO_SPOOL_DIR)
+                logger.info("log spool: %d objects carried into the store", count)
+
+
+def on_child_init(**kwargs: object) -> None:
+    """Set a new pool child up; no network here, or a slow one would be killed at birth (C15)."""
+    pool_child.start()
