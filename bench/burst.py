@@ -69,17 +69,13 @@ def make_due(count: int) -> None:
 def raw(due: int) -> float:
     """Return the seconds of the raw limit."""
     from runs import publisher
-    from runs.publisher import Message
+    from runs.publisher import Outgoing
 
     start = time.perf_counter()
     rows = harness.execute(RAW_STATEMENT, due)
     recorded = time.perf_counter()
-    publisher.push(
-        [
-            Message(run_id, tick, "default", "normal", stamp, "task", 60, 10)
-            for run_id, tick, stamp in rows
-        ]
-    )
+    runs = [(str(run_id), tick.isoformat()) for run_id, tick, _ in rows]
+    publisher.push([Outgoing("default", "normal", (70, 60), rows[0][2], runs)])
     assert len(rows) == due
     raw.parts = {  # type: ignore[attr-defined]
         "statement": round(recorded - start, 4),

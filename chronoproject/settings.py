@@ -221,6 +221,14 @@ UNFOLD: dict[str, Any] = {
     "SITE_TITLE": "Chrono",
     "SITE_HEADER": "Chrono",
     "SITE_SYMBOL": "schedule",
+    "SITE_URL": None,
+    "SITE_FAVICONS": [
+        {"rel": "icon", "type": "image/svg+xml", "href": f"{STATIC_URL}chrono/icon.svg"}
+    ],
     "SHOW_HISTORY": False,
     "SHOW_VIEW_ON_SITE": False,
+    "STYLES": [f"{STATIC_URL}chrono/admin.css"],
+    "DASHBOARD_CALLBACK": "chronoproject.pages.dashboard",
+    "SIDEBAR": {"show_search": False, "navigation": "chronoproject.pages.navigation"},
+    "TABS": "chronoproject.pages.tabs",
 }

@@ -1,9 +1,9 @@
 """What follows what: edges between jobs, and what a waiting run waits for."""
 
-import uuid
-
+from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 
+from jobs.choices import TriggerRule
 from jobs.models import Job
 
 
@@ -36,13 +36,23 @@ class Dep(models.Model):
 
 
 class RunDep(models.Model):
-    """An edge as a waiting run was born with it (PROTOCOL 22)."""
+    """An edge as a waiting run was born with it (PROTOCOL 22); it never changes.
 
-    run_dep_id = models.UUIDField(primary_key=True, default=uuid.uuid4)
+    A tick edge names one logical date of the upstream: span_from = span_until. A day edge spans
+    [span_from, span_until). `expected` is the number of ticks the upstream's schedule has there,
+    null where it has none of its own; 0 for a tick edge says that there is no such tick.
+    """
+
+    run_dep_id = models.BigAutoField(primary_key=True)
     run_id = models.UUIDField()
     scheduled_for = models.DateTimeField()
+    job = models.ForeignKey(
+        Job, on_delete=models.DO_NOTHING, db_constraint=False, db_index=False, related_name="+"
+    )
+    logical_date = models.DateTimeField()
+    trigger_rule = models.CharField(max_length=16, choices=TriggerRule)
     depends_on_job = models.ForeignKey(
-        Job, on_delete=models.DO_NOTHING, db_constraint=False, db_index=False
+        Job, on_delete=models.DO_NOTHING, db_constraint=False, db_index=False, related_name="+"
     )
     match = models.CharField(max_length=8, choices=EdgeMatch)
     span_from = models.DateTimeField()
@@ -56,8 +66,9 @@ class RunDep(models.Model):
         ]
         indexes = [
             models.Index(
-                fields=["depends_on_job", "span_from", "span_until"], name="run_deps_by_upstream"
+                fields=["depends_on_job", "match", "span_from"], name="run_deps_by_upstream"
             ),
+            BrinIndex(fields=["scheduled_for"], name="run_deps_age"),  # for retention
         ]
 
     def __str__(self) -> str:

@@ -67,18 +67,21 @@ def decide(
     first = schedule.next_after(next_run_at - _INSTANT)
     if first is None or first > now:
         return MisfireDecision((), (), first)
+    following = schedule.next_after(first)
+    in_time_from = now - timedelta(seconds=grace_sec)
+    if (
+        (following is None or following > now)
+        and first >= in_time_from
+        and (floor is None or first >= floor)
+    ):  # nearly always: one tick, just due
+        return MisfireDecision((Fire(first, is_catch_up=False),), (), following)
     hot_from = first if floor is None else max(first, floor)
-    late_until = max(hot_from, now - timedelta(seconds=grace_sec))
+    late_until = max(hot_from, in_time_from)
     on_time = list(islice(schedule.ticks(late_until - _INSTANT, now), limit + 1))
     late = _late_ones_to_run(schedule, hot_from, late_until, policy, max_catchup, on_time)
+    skipped = _skipped_ranges(schedule, (first, hot_from, late_until), policy, late or on_time)
     fires = [Fire(tick, is_catch_up=policy == "run_all") for tick in late]
     fires += [Fire(tick, is_catch_up=False) for tick in on_time]
-    stand_in = fires[0].tick if fires and policy == "run_once" else None
-    ranges = (
-        _skipped(schedule, first, hot_from, "capped", None),
-        _skipped(schedule, hot_from, late[0] if late else late_until, _RULES[policy], stand_in),
-    )
-    skipped = tuple(found for found in ranges if found is not None)
     if len(fires) > limit:
         return MisfireDecision(tuple(fires[:limit]), skipped, fires[limit].tick)
     return MisfireDecision(tuple(fires), skipped, schedule.next_after(now))
@@ -97,6 +100,23 @@ def _late_ones_to_run(
         return []
     keep = max_catchup if policy == "run_all" else 1
     return schedule.newest(start - _INSTANT, end - _INSTANT, keep)
+
+
+def _skipped_ranges(
+    schedule: Schedule,
+    bounds: tuple[datetime, datetime, datetime],
+    policy: MisfirePolicy,
+    running: list[datetime],
+) -> tuple[SkippedRange, ...]:
+    """What does not run: all ticks before the hot days, and the late ones before those that do."""
+    first, hot_from, late_until = bounds
+    until = min(late_until, running[0]) if running else late_until
+    into = running[0] if running and policy == "run_once" else None
+    ranges = (
+        _skipped(schedule, first, hot_from, "capped", None),
+        _skipped(schedule, hot_from, until, _RULES[policy], into),
+    )
+    return tuple(found for found in ranges if found is not None)
 
 
 def _skipped(

@@ -19,6 +19,7 @@ class DueJob:
 
     job_id: uuid.UUID
     owner: int
+    version: int
     schedule: str | None
     run_at: datetime | None
     every_sec: int | None
@@ -37,7 +38,6 @@ class DueJob:
     has_upstreams: bool
     pool: str
     priority: str
-    version: int
     paused_since: datetime | None  # by a pause of its team or of everything
 
     @property

@@ -8,41 +8,24 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError
 
-from chronoproject import sql
 from chronoproject.clock import db_now
 from chronoproject.process import cycle_until, first_line
-from runs import lifecycle, partitions
-from runs.alerts.outbox import NewAlert, put
-from runs.decisions import DueJob, JobDecision, decide_job
+from runs import partitions
+from runs.batch import Batch, dispatch, quarantine
 from runs.floor import SQL
-from runs.hooks import run_hooks
-from runs.ids import day_of
 from runs.leases import NamedLease
-from runs.records import RunRef
 from runs.sweeps import DISPATCHER, Sweeper
 
 logger = logging.getLogger(__name__)
 
 LOCKED_POLL_SEC = 0.03  # due rows that another replica holds: look again soon (PROTOCOL 10)
-QUARANTINE_SEC = 60
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """What one transaction did."""
-
-    jobs: int = 0
-    recorded: tuple[RunRef, ...] = ()
-    misfires: int = 0
-    quarantined: tuple[uuid.UUID, ...] = ()
-    is_full: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +87,7 @@ class Dispatcher:
         swept = self.sweeper.run_once() if self._sweeps() else {}
         return Cycle(
             jobs=sum(batch.jobs for batch in batches),
-            recorded=sum(len(batch.recorded) for batch in batches),
+            recorded=sum(batch.recorded for batch in batches),
             misfires=sum(batch.misfires for batch in batches),
             quarantined=sum(len(batch.quarantined) for batch in batches),
             swept=swept,
@@ -118,7 +101,6 @@ class Dispatcher:
         batches: list[Batch] = []
         while not batches or batches[-1].is_full:
             batches.append(self._dispatch_batch(now))
-            resolve(batches[-1].recorded)
         return batches
 
     def idle_sec(self) -> float:
@@ -170,93 +152,15 @@ class Dispatcher:
                 is_full=True,
             )
 
-    def _ensure_days(self, decisions: Sequence[JobDecision]) -> None:
+    def _ensure_days(self, days: Set[date]) -> None:
         """Make the partition of a day that has none yet, before its first row is inserted."""
-        days = {run.scheduled_for.date() for decision in decisions for run in decision.runs}
         if days - self._days:
             self._days = partitions.existing_days()
             partitions.ensure(days - self._days)
             self._days |= days
 
 
-@sql.retrying()
-def dispatch(
-    now: datetime,
-    job_ids: Sequence[uuid.UUID] | None,
-    ensure_days: Callable[[Sequence[JobDecision]], None],
-) -> Batch:
-    """Claim due jobs, decide, record their ticks and advance them, in one transaction."""
-    limit = settings.CHRONO_BATCH_JOBS
-    only = None if job_ids is None else list(job_ids)
-    rows = SQL["claim_due"].dicts(now=now, limit=limit, job_id=only)
-    if not rows:
-        return Batch()
-    decisions, failures = decide_all([DueJob(**row) for row in rows], now)
-    ensure_days(decisions)
-    misfires = [misfire for decision in decisions for misfire in decision.misfires]
-    recorded = lifecycle.record_ticks(
-        [run for decision in decisions for run in decision.runs], misfires
-    )
-    SQL["advance_jobs"].run(
-        job_id=[decision.job_id for decision in decisions],
-        next_run_at=[decision.next_run_at for decision in decisions],
-    )
-    quarantine(failures)
-    return Batch(
-        jobs=len(decisions),
-        recorded=tuple(recorded),
-        misfires=len(misfires),
-        quarantined=tuple(failures),
-        is_full=len(rows) == limit or len(decisions) + len(failures) < len(rows),
-    )
-
-
-def decide_all(
-    jobs: Sequence[DueJob], now: datetime
-) -> tuple[list[JobDecision], dict[uuid.UUID, str]]:
-    """Decide job by job, as many as the batch has ticks for; a job that fails stands alone."""
-    oldest_hot = day_of(now) - timedelta(days=settings.CHRONO_RETENTION_DAYS - 1)
-    decisions: list[JobDecision] = []
-    failures: dict[uuid.UUID, str] = {}
-    ticks = 0
-    for job in jobs:
-        if ticks >= settings.CHRONO_BATCH_TICKS:
-            break
-        try:
-            decision = decide_job(job, now, oldest_hot)
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with it, its neighbours go on
-            failures[job.job_id] = f"{type(error).__name__}: {error}"
-            continue
-        decisions.append(decision)
-        ticks += len(decision.runs)
-    return decisions, failures
-
-
-def quarantine(failures: dict[uuid.UUID, str]) -> None:
-    """Set jobs aside for a minute, their ticks still owed, and tell."""
-    for job_id, reason in failures.items():
-        logger.error("job %s is quarantined: %s", job_id, reason)
-        SQL["quarantine_jobs"].run(job_id=[job_id], retry_sec=QUARANTINE_SEC, reason=reason)
-    put(
-        [
-            NewAlert(
-                kind="job_quarantined",
-                dedupe_key=f"job_quarantined:{job_id}:{reason}"[:200],
-                message=f"The job's ticks cannot be decided: {reason}",
-                job_id=job_id,
-            )
-            for job_id, reason in failures.items()
-        ]
-    )
-
-
 def due_ids(now: datetime) -> list[uuid.UUID]:
     """Return the jobs that a batch would claim."""
     rows = SQL["due_ids"].rows(now=now, limit=settings.CHRONO_BATCH_JOBS)
     return [row[0] for row in rows]
-
-
-def resolve(refs: Sequence[RunRef]) -> None:
-    """Let dag look at the newborn once they are visible to others (PROTOCOL 21)."""
-    for hook in run_hooks.resolve:
-        hook(refs)

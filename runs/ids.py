@@ -11,18 +11,24 @@ from datetime import UTC, datetime, timedelta
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 MILLISECOND = timedelta(milliseconds=1)
-HASH_BITS = 74  # 12 after the version nibble, 62 after the variant
-VERSION_8 = 0x8 << 76
-VARIANT = 0b10 << 62
+VARIANT = dict(zip("0123456789abcdef", "89ab89ab89ab89ab", strict=True))
+
+
+def micros_of(instant: datetime) -> int:
+    """Return the instant as whole microseconds since 1970."""
+    return (instant - EPOCH) // MICROSECOND
+
+
+def run_id_text(job: bytes, micros: int) -> str:
+    """Return the id of the run of the job (its 16 bytes) at the instant, in the usual spelling."""
+    head = f"{micros // 1000:012x}"
+    tail = hashlib.blake2b(job + micros.to_bytes(8), digest_size=10).hexdigest()
+    return f"{head[:8]}-{head[8:]}-8{tail[:3]}-{VARIANT[tail[3]]}{tail[4:7]}-{tail[7:19]}"
 
 
 def run_id_of(job_id: uuid.UUID, scheduled_for: datetime) -> uuid.UUID:
     """Return the id of the job's run at `scheduled_for` (aware, not before 1970)."""
-    micros = (scheduled_for - EPOCH) // MICROSECOND
-    digest = hashlib.blake2b(job_id.bytes + micros.to_bytes(8), digest_size=10).digest()
-    mixed = int.from_bytes(digest) >> (80 - HASH_BITS)
-    high, low = mixed >> 62, mixed & ((1 << 62) - 1)
-    return uuid.UUID(int=(micros // 1000 << 80) | VERSION_8 | (high << 64) | VARIANT | low)
+    return uuid.UUID(run_id_text(job_id.bytes, micros_of(scheduled_for)))
 
 
 def millisecond_of(run_id: uuid.UUID) -> datetime:

@@ -9,9 +9,12 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from datetime import datetime
+from functools import partial
+from itertools import chain
 from typing import Any
 
 from django.conf import settings
+from django.db import transaction
 
 from chronoproject import sql
 from runs import floor, publisher
@@ -23,6 +26,7 @@ from runs.records import (
     Moved,
     NewMisfire,
     NewRun,
+    QueuedTicks,
     Renewed,
     Result,
     RunRef,
@@ -81,6 +85,46 @@ def record_ticks(new_runs: Sequence[NewRun], misfires: Sequence[NewMisfire] = ()
     return list(born)
 
 
+@sql.retrying()
+def record_queued(parts: Sequence[QueuedTicks]) -> int:
+    """Insert runs of many jobs that wait for nothing, in one statement; return how many were new.
+
+    The dispatcher's hot path: it holds the jobs' row locks, so no rival inserts the same ticks.
+    """
+    if not parts:
+        return 0
+    run_ids = [part.run_ids() for part in parts]
+    floor.lower_to(min(part.tick for part in parts))
+    ((count, published_at, new_ids),) = SQL["insert_queued"].rows(
+        **columns(parts, "tick", "pool", "priority", "attempt_limit"),
+        run_id=sql.array(chain.from_iterable(run_ids)),
+        job_id=sql.array(chain.from_iterable(part.job_ids for part in parts)),
+        owner=sql.array(chain.from_iterable(part.owners for part in parts)),
+        version=sql.array(chain.from_iterable(part.versions for part in parts)),
+        part=sql.array(n for n, part in enumerate(parts, 1) for _ in part.job_ids),
+        expected=sum(len(part.job_ids) for part in parts),
+    )
+    outgoing = [
+        _outgoing(part, ids, published_at, None if new_ids is None else frozenset(new_ids))
+        for part, ids in zip(parts, run_ids, strict=True)
+    ]
+    transaction.on_commit(partial(publisher.send, outgoing))
+    return int(count)
+
+
+def _outgoing(
+    part: QueuedTicks, run_ids: Sequence[str], published_at: datetime, new: frozenset[str] | None
+) -> publisher.Outgoing:
+    tick = part.tick.isoformat()
+    return publisher.Outgoing(
+        part.pool,
+        part.priority,
+        part.limits,
+        published_at,
+        [(run_id, tick) for run_id in run_ids if new is None or run_id in new],
+    )
+
+
 def record_misfires(misfires: Sequence[NewMisfire]) -> None:
     """Insert ranges of ticks that have no run of their own."""
     if misfires:
@@ -92,7 +136,8 @@ def record_misfires(misfires: Sequence[NewMisfire]) -> None:
 
 
 def _arrays(new_runs: Sequence[NewRun]) -> dict[str, list[Any]]:
-    names = [field.name for field in fields(NewRun) if field.name not in {"owner_id", "payload"}]
+    apart = {"owner_id", "payload", "with_downstream"}
+    names = [field.name for field in fields(NewRun) if field.name not in apart]
     return {
         "run_id": [run.run_id for run in new_runs],
         "owner": [run.owner_id for run in new_runs],
@@ -225,10 +270,27 @@ def rerun(refs: Sequence[RunRef]) -> list[RunRef]:
 
 @sql.retrying()
 def release(refs: Sequence[RunRef]) -> list[RunRef]:
-    """Move runs whose upstreams are satisfied on: waiting → queued, or waiting at a limit."""
+    """Move runs whose upstreams are satisfied on: waiting → queued, or waiting at a limit.
+
+    What waits at a limit is let in after the commit: the caller holds runs, and a slot comes before
+    runs in the order of locks (PROTOCOL 8). The sweep admit_held does the same if that fails.
+    """
     if not refs:
         return []
-    return _after_release(SQL["release_waiting"].rows(**keys_of(refs)))
+    rows = SQL["release_waiting"].rows(**keys_of(refs))
+    limit_keys = [row[3] for row in rows if row[2] == RunStatus.WAITING]
+    if limit_keys:
+        transaction.on_commit(lambda: admit(limit_keys), robust=True)
+    return _publish_released(rows)
+
+
+@sql.retrying()
+def revive(refs: Sequence[RunRef]) -> list[RunRef]:
+    """Move skipped/upstream_failed → waiting again, for the low queue (PROTOCOL 25)."""
+    if not refs:
+        return []
+    floor.lower_to(min(ref.scheduled_for for ref in refs))
+    return [RunRef(*row) for row in SQL["revive_skipped"].rows(**keys_of(refs))]
 
 
 @sql.retrying()
@@ -304,10 +366,15 @@ def _after_move(rows: Sequence[tuple[Any, ...]], limit_keys: Sequence[str]) -> l
 
 def _after_release(rows: Sequence[tuple[Any, ...]]) -> list[RunRef]:
     """Publish what became queued; take what waits at a limit through it."""
+    released = _publish_released(rows)
+    admit(row[3] for row in rows)
+    return released
+
+
+def _publish_released(rows: Sequence[tuple[Any, ...]]) -> list[RunRef]:
     publisher.publish_after_commit(
         [RunRef(row[0], row[1]) for row in rows if row[2] == RunStatus.QUEUED]
     )
-    admit(row[3] for row in rows)
     return [RunRef(row[0], row[1]) for row in rows]
 
 

@@ -4,23 +4,24 @@ An attempt's log is the objects under its prefix, each named by the offset of it
 prefix names attempt and claim, so a stale attempt cannot write into its successor's log.
 """
 
-import signal
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import zip_longest
 from pathlib import Path
 
 from django.conf import settings
 
+from runs.executors import interrupt
 from runs.storage import Backend, ChunkStore, backend
 
 FLUSH_SEC = 1.0
 FLUSH_BYTES = 256 * 1024
 OFFSET_DIGITS = 20
 FOLLOW_SEC = 0.5
+END = 1 << 62  # beyond any offset
 
 
 class LogsUnavailableError(Exception):
@@ -96,7 +97,7 @@ class LogWriter:
 
     def flush(self) -> None:
         """Store what is kept."""
-        with uninterrupted():
+        with interrupt.held_back():  # an interrupt amid it would cost output
             self._flush()
 
     def _flush(self) -> None:
@@ -117,16 +118,6 @@ class LogWriter:
         """Store the rest and return the output_ref: empty when there was no output."""
         self.flush()
         return self.prefix if self._is_kept else ""
-
-
-@contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Hold back the signal that ends a task, so that it costs no output."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Flusher:
@@ -182,8 +173,8 @@ class LogReader:
         pieces: list[bytes] = []
         position, end = offset, offset + limit
         starts = self._starts(output_ref)
-        for start, following in zip(starts, [*starts[1:], None], strict=True):
-            if position >= end or (following is not None and following <= position):
+        for start, following in zip_longest(starts, starts[1:], fillvalue=END):
+            if position >= end or following <= position:
                 continue
             if start > position:
                 pieces.append(missing(start - position))

@@ -114,6 +114,23 @@ class Run(models.Model):
                 ),
                 name="runs_by_limit",
             ),
+            # Few rows each: what waits for upstreams, what these had skipped, and triggered runs
+            # that stand for a tick.
+            models.Index(
+                fields=["scheduled_for", "run_id"],
+                condition=Q(status="waiting", reason="dependency"),
+                name="runs_waiting",
+            ),
+            models.Index(
+                fields=["scheduled_for", "run_id"],
+                condition=Q(status="skipped", reason="upstream_failed"),
+                name="runs_upstream_failed",
+            ),
+            models.Index(
+                fields=["job", "logical_date"],
+                condition=~Q(logical_date=F("scheduled_for")),
+                name="runs_named_date",
+            ),
         ]
 
     def __str__(self) -> str:

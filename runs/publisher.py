@@ -8,8 +8,8 @@ the commit, holding no row lock; what cannot be pushed is marked and goes out by
 import base64
 import json
 import logging
+import os
 import time
-import uuid
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ TASK_NAME = "chrono.run"
 EPOCH_KEY = "chrono:epoch"  # since when Redis has its present memory; see sweeps/replay.py
 PUSH_CHUNK = 1000
 SECOND_LINE_SEC, THIRD_LINE_SEC = 15, 30
-EMBED = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
+EMBED = '{}, {"callbacks": null, "errbacks": null, "chain": null, "chord": null}'
 HEADERS: dict[str, Any] = {
     "lang": "py",
     "task": TASK_NAME,
@@ -51,69 +51,79 @@ HEADERS: dict[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
-    """What a message says of its run; limits follow from the definition in force."""
+class Outgoing:
+    """Messages that differ in their run alone: (run id, scheduled_for in ISO 8601) each."""
 
-    run_id: uuid.UUID
-    scheduled_for: datetime
     pool: str
     priority: str
+    limits: tuple[int, int]
     published_at: datetime
-    kind: str
-    timeout_sec: int
-    kill_grace_sec: int
+    runs: Sequence[tuple[str, str]]
 
     @property
     def queue(self) -> str:
         """Return the Redis list."""
         return queue_name(self.pool, self.priority)
 
-    @property
-    def limits(self) -> tuple[int, int]:
-        """Return Celery's (hard, soft) limits in seconds.
+    def envelopes(self) -> list[bytes]:
+        """Return each message as Celery puts it on the wire (protocol 2, JSON)."""
+        template = _template(self)
+        ids = os.urandom(16 * len(self.runs)).hex()
+        made = []
+        for at, (run_id, tick) in enumerate(self.runs):
+            body = f'[[[["{run_id}", "{tick}"]]], {EMBED}]'.encode()
+            values = {
+                "body": base64.b64encode(body).decode(),
+                "id": ids[32 * at : 32 * at + 32],
+                "refs": f"[[['{run_id}', '{tick}']]]",
+            }
+            made.append((template % values).encode())
+        return made
 
-        A task stops by them. A command's shim enforces its limit; Celery's come after it.
-        """
-        ends = self.timeout_sec + self.kill_grace_sec
-        if self.kind == "command":
-            return ends + THIRD_LINE_SEC, ends + SECOND_LINE_SEC
-        return ends, self.timeout_sec
+
+def _template(outgoing: Outgoing) -> str:
+    """Return the envelope with %(body)s, %(id)s and %(refs)s for what is a message's own."""
+    queue = outgoing.queue.replace("%", "%%")
+    return json.dumps(
+        {
+            "body": "%(body)s",
+            "content-encoding": "utf-8",
+            "content-type": "application/json",
+            "headers": {
+                **HEADERS,
+                "id": "%(id)s",
+                "root_id": "%(id)s",
+                "argsrepr": "%(refs)s",
+                "timelimit": list(outgoing.limits),
+                "published_at": outgoing.published_at.isoformat(),
+            },
+            "properties": {
+                "correlation_id": "%(id)s",
+                "reply_to": "",
+                "delivery_mode": 2,
+                "delivery_info": {"exchange": "", "routing_key": queue},
+                "priority": 0,
+                "body_encoding": "base64",
+                "delivery_tag": "%(id)s",
+            },
+        }
+    )
+
+
+def time_limits(kind: str, timeout_sec: int, kill_grace_sec: int) -> tuple[int, int]:
+    """Return Celery's (hard, soft) limits in seconds.
+
+    A task stops by them. A command's shim enforces its limit; Celery's come after it.
+    """
+    ends = timeout_sec + kill_grace_sec
+    if kind == "command":
+        return ends + THIRD_LINE_SEC, ends + SECOND_LINE_SEC
+    return ends, timeout_sec
 
 
 def queue_name(pool: str, priority: str) -> str:
     """Return the name of the Redis list of a pool and a priority."""
     return f"{pool}.{priority}"
-
-
-def envelope(message: Message) -> bytes:
-    """Return the message as Celery puts it on the wire (protocol 2, JSON)."""
-    task_id = str(uuid.uuid4())
-    refs = [[str(message.run_id), message.scheduled_for.isoformat()]]
-    body = json.dumps([[refs], {}, EMBED]).encode()
-    return json.dumps(
-        {
-            "body": base64.b64encode(body).decode(),
-            "content-encoding": "utf-8",
-            "content-type": "application/json",
-            "headers": {
-                **HEADERS,
-                "id": task_id,
-                "root_id": task_id,
-                "argsrepr": str([refs]),
-                "timelimit": list(message.limits),
-                "published_at": message.published_at.isoformat(),
-            },
-            "properties": {
-                "correlation_id": task_id,
-                "reply_to": "",
-                "delivery_mode": 2,
-                "delivery_info": {"exchange": "", "routing_key": message.queue},
-                "priority": 0,
-                "body_encoding": "base64",
-                "delivery_tag": task_id,
-            },
-        }
-    ).encode()
 
 
 def published_at_of(raw: bytes) -> datetime | None:
@@ -169,26 +179,45 @@ def publish(refs: Sequence[RunRef]) -> int:
     rows = SQL["messages_of"].rows(
         run_id=[ref.run_id for ref in refs], first=min(instants), last=max(instants)
     )
-    messages = [Message(*row) for row in rows]
-    if not messages or push(messages):
-        return len(messages)
+    alike: dict[tuple[str, str, tuple[int, int]], list[tuple[Any, ...]]] = defaultdict(list)
+    for row in rows:
+        alike[row[2], row[3], time_limits(*row[5:])].append(row)
+    return send(
+        [
+            Outgoing(
+                *key,
+                published_at=min(row[4] for row in group),
+                runs=[(str(row[0]), row[1].isoformat()) for row in group],
+            )
+            for key, group in alike.items()
+        ]
+    )
+
+
+def send(outgoing: Sequence[Outgoing]) -> int:
+    """Push, and mark what Redis refused so that replay takes it; return how many went out."""
+    runs = [run for messages in outgoing for run in messages.runs]
+    outgoing = [messages for messages in outgoing if messages.runs]
+    if not runs or push(outgoing):
+        return len(runs)
+    ticks = [datetime.fromisoformat(tick) for _, tick in runs]
     SQL["mark_unpublished"].run(
-        run_id=[message.run_id for message in messages],
-        scheduled_for=[message.scheduled_for for message in messages],
-        first=min(instants),
-        last=max(instants),
+        run_id=[run_id for run_id, _ in runs],
+        scheduled_for=ticks,
+        first=min(ticks),
+        last=max(ticks),
     )
     return 0
 
 
-def push(messages: Sequence[Message]) -> bool:
+def push(outgoing: Sequence[Outgoing]) -> bool:
     """LPUSH the envelopes in one pipeline (never RPUSH, PROTOCOL 12); False when Redis refused."""
     if breaker.is_open:
         return False
+    epoch = min(messages.published_at for messages in outgoing)
     by_queue: dict[str, list[bytes]] = defaultdict(list)
-    for message in messages:
-        by_queue[message.queue].append(envelope(message))
-    epoch = min(message.published_at for message in messages)
+    for messages in outgoing:
+        by_queue[messages.queue] += messages.envelopes()
     try:
         pipeline = client().pipeline(transaction=False)
         pipeline.set(EPOCH_KEY, epoch.isoformat(), nx=True)

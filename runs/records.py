@@ -1,11 +1,12 @@
 """The values that lifecycle takes and returns."""
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from runs.ids import run_id_of
+from runs.ids import micros_of, run_id_of, run_id_text
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -33,6 +34,7 @@ class NewRun:
     reason: str = ""
     limit_key: str | None = None
     payload: dict[str, Any] | None = None
+    with_downstream: bool = False  # a triggered run takes its downstream along
 
     @property
     def run_id(self) -> uuid.UUID:
@@ -43,6 +45,28 @@ class NewRun:
     def ref(self) -> RunRef:
         """Return the run's key."""
         return RunRef(self.run_id, self.scheduled_for)
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedTicks:
+    """One tick of many jobs that agree in all but these three; it waits for nothing.
+
+    job_ids are spelt as PostgreSQL spells them; limits are Celery's (hard, soft) in seconds.
+    """
+
+    job_ids: Sequence[str]
+    owners: Sequence[int]
+    versions: Sequence[int]
+    tick: datetime
+    pool: str
+    priority: str
+    attempt_limit: int
+    limits: tuple[int, int]
+
+    def run_ids(self) -> list[str]:
+        """Return the ids of the runs."""
+        micros = micros_of(self.tick)
+        return [run_id_text(bytes.fromhex(job.replace("-", "")), micros) for job in self.job_ids]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,9 @@ Status changes are lifecycle's; this says who asked, and refuses what cannot be 
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from typing import Any
-
-from django.db import transaction
 
 from chronoproject.clock import db_now
 from chronoproject.sql import retrying
@@ -19,7 +16,6 @@ from jobs.models import AuditEntry, Job
 from runs import lifecycle
 from runs.decisions import new_run
 from runs.floor import SQL
-from runs.hooks import run_hooks
 from runs.ids import MICROSECOND
 from runs.models import Run
 from runs.records import NewRun, RunRef
@@ -30,25 +26,36 @@ from runs.states import TERMINAL, RunStatus, Trigger
 CHUNK = 500
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a trigger says of its run beyond the job."""
+
+    logical_date: datetime | None = None
+    payload: dict[str, Any] | None = None
+    with_downstream: bool = False
+
+
 # --- one ------------------------------------------------------------------------------------
 
 
-@retrying()
+@retrying(savepoint=True)
 def run_trigger(
     job: Job,
     *,
     actor: str,
     logical_date: datetime | None = None,
     payload: Mapping[str, Any] | None = None,
+    with_downstream: bool = False,
 ) -> Run:
     """Make a run of the job now, paused or not; NotFound once it is deleted."""
-    made = _trigger([job.job_id], actor, logical_date, payload)
+    wanted = Wanted(logical_date, None if payload is None else dict(payload), with_downstream)
+    made = _trigger([job.job_id], actor, wanted)
     if not made:
         raise job_not_found()
     return _read(made[0].ref)
 
 
-@retrying()
+@retrying(savepoint=True)
 def run_cancel(run: Run, *, actor: str) -> Run:
     """End the run, or ask its worker to; Conflict for one that has ended."""
     moved = lifecycle.cancel([run_ref(run)])
@@ -58,7 +65,7 @@ def run_cancel(run: Run, *, actor: str) -> Run:
     return _read(run_ref(run))
 
 
-@retrying()
+@retrying(savepoint=True)
 def run_rerun(run: Run, *, actor: str) -> Run:
     """Give an ended run new attempts; Conflict for a live one, or a deleted job's."""
     if not lifecycle.rerun([run_ref(run)]):
@@ -96,7 +103,7 @@ def _chunks(ids: Sequence[uuid.UUID]) -> Iterator[list[uuid.UUID]]:
 
 @retrying()
 def _trigger_chunk(job_ids: Sequence[uuid.UUID], actor: str) -> list[NewRun]:
-    return _trigger(job_ids, actor, None, None)
+    return _trigger(job_ids, actor, Wanted())
 
 
 @retrying()
@@ -119,12 +126,7 @@ def _cancelled(refs: Sequence[RunRef]) -> list[RunRef]:
 # --- steps ----------------------------------------------------------------------------------
 
 
-def _trigger(
-    job_ids: Sequence[uuid.UUID],
-    actor: str,
-    logical_date: datetime | None,
-    payload: Mapping[str, Any] | None,
-) -> list[NewRun]:
+def _trigger(job_ids: Sequence[uuid.UUID], actor: str, wanted: Wanted) -> list[NewRun]:
     """Record a manual run of each living job; their locks keep deletes and each other out."""
     jobs = list(
         Job.objects.select_for_update(no_key=True)
@@ -138,8 +140,9 @@ def _trigger(
         replace(
             new_run(as_due(job), instant, priority=job.priority),
             trigger=Trigger.MANUAL,
-            logical_date=logical_date or instant,
-            payload=None if payload is None else dict(payload),
+            logical_date=wanted.logical_date or instant,
+            payload=wanted.payload,
+            with_downstream=wanted.with_downstream,
         )
         for job in jobs
     ]
@@ -150,9 +153,6 @@ def _trigger(
         "trigger",
         [{"jobId": str(run.job_id)} for run in made],
     )
-    waiting = [run.ref for run in made if run.status == RunStatus.WAITING]
-    for resolve in run_hooks.resolve if waiting else ():
-        transaction.on_commit(partial(resolve, waiting))
     return made
 
 

@@ -16,8 +16,8 @@ from django.core.files.storage import FileSystemStorage, Storage
 
 logger = logging.getLogger(__name__)
 
-# One try each: a run never waits longer for the store than these two together.
-CONNECT_TIMEOUT_SEC, READ_TIMEOUT_SEC = 1.5, 3.0
+# One try each. With the second that botocore waits for "100 Continue", a run is delayed by 5 s.
+CONNECT_TIMEOUT_SEC, READ_TIMEOUT_SEC = 1.5, 2.5
 BREAK_SEC = 15.0
 
 Put = Literal["stored", "spooled", "dropped"]

@@ -1,7 +1,7 @@
 """Rows that tests stand on, made as the product makes them where that is cheap enough."""
 
 import uuid
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from rest_framework.test import APIClient
@@ -50,16 +50,15 @@ def make_job(team: Team | None = None, **fields: Any) -> Job:  # noqa: ANN401 - 
     return job_create(team or make_team(), job_definition(**fields), actor="test")
 
 
-def make_run(job: Job, *, ago: timedelta = timedelta(0), **values: Any) -> Run:  # noqa: ANN401
-    """Return a recorded run of the job, its tick `ago` before the present second.
+def this_second() -> datetime:
+    """Return the database's present second."""
+    return db_now().replace(microsecond=0)
 
-    `values` replace columns of the row afterwards, to stage a state without its history.
-    """
-    tick = db_now().replace(microsecond=0) - ago
-    run = new_run(as_due(job), tick, priority=job.priority)
+
+def make_run(job: Job, tick: datetime | None = None) -> Run:
+    """Return a recorded run of the job at the tick, or at the present second."""
+    run = new_run(as_due(job), tick or this_second(), priority=job.priority)
     lifecycle.record_ticks([run])
-    if values:
-        Run.objects.filter(run_id=run.run_id, scheduled_for=tick).update(**values)
     return read_run(run.ref)
 
 

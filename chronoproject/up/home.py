@@ -33,6 +33,7 @@ class Home:
             self.path.mkdir(parents=True, exist_ok=True)
             for directory in (self.logs, self.credentials.parent):
                 directory.mkdir(mode=0o700, exist_ok=True)
+            (self.path / "static").mkdir(exist_ok=True)  # looked for by the web server
             probe = self.path / ".probe"
             write_private(probe, "")
             probe.unlink()

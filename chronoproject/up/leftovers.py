@@ -10,34 +10,35 @@ from chronoproject.linux import Identity
 from chronoproject.up.faults import UpError
 from chronoproject.up.home import Home
 
-# Long enough for a shutdown checkpoint; a worker's drain is cut short, its runs' leases see to it.
-PATIENCE_SEC = 10.0
+# A worker's drain is cut short: its database has gone, and its runs' leases see to the rest.
+PATIENCE_SEC = 5.0
+# A database may have much to write before it ends.
+SERVER_PATIENCE_SEC = 30.0
+SERVERS = ("postgres", "valkey")
 LAST_WAIT_SEC = 10.0
 STEP_SEC = 0.1
 
 
 def end_leftovers(home: Home, recorded: Mapping[str, Identity], say: Callable[[str], None]) -> None:
     """Return once none of the recorded processes, nor any of their groups, lives."""
-    if not _living(home, recorded):
-        return
-    say(f"waiting for what an earlier supervisor left: {', '.join(_living(home, recorded))}")
-    for sig, patience in ((None, PATIENCE_SEC), (signal.SIGKILL, LAST_WAIT_SEC)):
-        if sig is not None:
-            for name in _living(home, recorded):
-                say(f"{name} (group {recorded[name].pid}) does not end: killed")
-                linux.signal_group(recorded[name].pid, sig)
-        deadline = time.monotonic() + patience
-        while living := _living(home, recorded):
-            if time.monotonic() > deadline:
-                break
-            time.sleep(STEP_SEC)
-        else:
-            return
-    raise UpError(f"an earlier {living[0]} (pid {recorded[living[0]].pid}) still lives")
+    began = time.monotonic()
+    killed: set[str] = set()
+    while living := {name: one for name, one in recorded.items() if _lives(home, one)}:
+        waited = time.monotonic() - began
+        for name, one in living.items():
+            patience = SERVER_PATIENCE_SEC if name in SERVERS else PATIENCE_SEC
+            # Without its leader a group has nobody who would end it.
+            if name not in killed and (waited > patience or not one.lives()):
+                say(f"an earlier {name} (group {one.pid}) did not end: killed")
+                linux.signal_group(one.pid, signal.SIGKILL)
+                killed.add(name)
+            if waited > patience + LAST_WAIT_SEC:
+                raise UpError(f"an earlier {name} (pid {one.pid}) still lives")
+        time.sleep(STEP_SEC)
 
 
-def _living(home: Home, recorded: Mapping[str, Identity]) -> list[str]:
-    return [name for name, one in recorded.items() if one.lives() or _group_is_ours(home, one)]
+def _lives(home: Home, leader: Identity) -> bool:
+    return leader.lives() or _group_is_ours(home, leader)
 
 
 def _group_is_ours(home: Home, leader: Identity) -> bool:

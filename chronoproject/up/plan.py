@@ -61,7 +61,7 @@ def services(config: Config, env: Mapping[str, str]) -> list[Service]:
         *(_dispatcher(f"dispatcher-{number + 1}", env) for number in range(config.dispatchers)),
         *(_worker(f"worker-{number + 1}", config, env) for number in range(config.workers)),
         Service("maintenance", _manage(env, "maintenance")),
-        Service("flower", _flower(config, env), 5.0),
+        Service("flower", _flower(config, env)),
     ]
 
 
@@ -78,7 +78,8 @@ def _dispatcher(name: str, env: Mapping[str, str]) -> Service:
 
 def _worker(name: str, config: Config, env: Mapping[str, str]) -> Service:
     size = ("--concurrency", str(config.worker_concurrency), "--pools", config.pools)
-    launch = _manage(env, "worker", "--name", name, *size)
+    # On one machine the workers also do the console's large operations.
+    launch = _manage(env, "worker", "--name", name, *size, "--operations")
     return Service(name, launch, config.drain_sec + DRAIN_MARGIN_SEC)
 
 

@@ -20,6 +20,8 @@ _400_YEARS = 146_097 * DAY_SEC
 class Evaluator:
     """One expression in one zone under one DST policy. Times are whole seconds since 1970."""
 
+    __slots__ = ("_first_of_day", "_known", "is_wildcard", "runs_in_gaps", "spec", "zone")
+
     def __init__(self, spec: Compiled, zone: Zone, dst_policy: DstPolicy) -> None:
         self.spec = spec
         self.zone = zone

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from zlib import crc32
 
 from jobs.cron.errors import InvalidSchedule, shown
@@ -10,16 +11,16 @@ MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", 
 WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Field:
-    """One position of an expression."""
+    """One position of an expression. There are six, told apart by identity."""
 
     name: str
     low: int
     high: int
     hash_shift: int  # where in the hash of a job's id this field's bits start
     hash_high: int  # H stays at or below it: no day that some months lack, no second Sunday
-    names: dict[str, int] = field(default_factory=dict, hash=False)
+    names: dict[str, int] = field(default_factory=dict)
 
     @property
     def span(self) -> str:
@@ -52,6 +53,7 @@ _NTH_WEEKDAY = re.compile(rf"({_VALUE})#([0-9]+)")
 class Values:
     """What a field allows: a bit for each plain value, and the day rules that depend on the month.
 
+    Shared between expressions once it is read, and not changed after that.
     nearest and last_weekdays are bit sets too; nth holds a bit set of weekdays for each ordinal.
     """
 
@@ -65,6 +67,7 @@ class Values:
     nth: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0)
 
 
+@lru_cache(maxsize=16_384)
 def read_field(spec: Field, text: str, hash_id: str | None) -> Values:
     """The values that `text` allows at the position `spec`."""
     upper = text.upper()

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from jobs.cron.dates import Dates
 from jobs.cron.errors import InvalidSchedule, NeverFires, shown
-from jobs.cron.fields import DAY, HOUR, MINUTE, MONTH, SECOND, WEEKDAY, read_field
+from jobs.cron.fields import DAY, HOUR, MINUTE, MONTH, SECOND, WEEKDAY, Field, Values, read_field
 
 MAX_LENGTH = 1_000
 MACROS = {
@@ -36,9 +36,11 @@ class Compiled:
 def compile_expression(expression: str, hash_id: str | None = None) -> Compiled:
     """Raise InvalidSchedule for what is not an expression, NeverFires for one without a date."""
     texts = split_fields(expression)
-    read = [read_field(spec, text, hash_id) for spec, text in zip(SIX_FIELDS, texts, strict=True)]
-    second, minute, hour, day, month, weekday = read
-    dates = Dates(day, month.mask, weekday)
+    second, minute, hour = (
+        _read(spec, text, hash_id)
+        for spec, text in zip((SECOND, MINUTE, HOUR), texts[:3], strict=True)
+    )
+    dates = _read_dates(*texts[3:], hash_id if "H" in "".join(texts[3:]).upper() else None)
     if not dates.has_any:
         raise _never(expression, texts)
     return Compiled(
@@ -51,6 +53,18 @@ def compile_expression(expression: str, hash_id: str | None = None) -> Compiled:
     )
 
 
+@lru_cache(maxsize=4_096)
+def _read_dates(day: str, month: str, weekday: str, hash_id: str | None) -> Dates:
+    """Most schedules say * * *, and all of those share one Dates with its masks."""
+    months = _read(MONTH, month, hash_id).mask
+    return Dates(_read(DAY, day, hash_id), months, _read(WEEKDAY, weekday, hash_id))
+
+
+def _read(spec: Field, text: str, hash_id: str | None) -> Values:
+    return read_field(spec, text, hash_id if "H" in text.upper() else None)
+
+
+@lru_cache(maxsize=32_768)
 def needs_hash(expression: str) -> bool:
     """Whether the ticks depend on the job's id (THU is the one name with an H in it)."""
     upper = expression.upper()
@@ -78,8 +92,6 @@ def split_fields(expression: str) -> tuple[str, ...]:
 
 
 def _check_characters(expression: str) -> None:
-    if not isinstance(expression, str):
-        raise InvalidSchedule("the expression is not a text")
     if len(expression) > MAX_LENGTH:
         raise InvalidSchedule(
             f"the expression has {len(expression)} characters; {MAX_LENGTH} is the most"

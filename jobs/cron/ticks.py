@@ -46,6 +46,8 @@ def evaluator_for(
     expression: str, timezone: str, hash_id: str | None = None, dst_policy: DstPolicy = "vixie"
 ) -> Evaluator:
     """The shared evaluator. Jobs share it unless their ticks depend on their own id."""
+    if not isinstance(expression, str):
+        raise InvalidSchedule("the expression is not a text")
     if hash_id is not None and not needs_hash(expression):
         hash_id = None
     return _evaluator(expression, timezone, hash_id, dst_policy)

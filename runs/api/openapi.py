@@ -10,7 +10,9 @@ TRIGGER = Record(
     {
         "logicalDate": Field(Nullable(Instant()), None, "the instant the run stands for"),
         "payload": Field(Nullable(Json()), None, "replaces parts of the job's for this run"),
-        "withDownstream": Field(Boolean(), default=False),
+        "withDownstream": Field(
+            Boolean(), default=False, description="also a run of every job below, after this one"
+        ),
     }
 )
 

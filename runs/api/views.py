@@ -103,8 +103,6 @@ class JobTriggerView(TeamView):
         read_params(request, {})
         wanted = check_body(TRIGGER, request.data)
         job = job_get(self.team, object_id(job_id, "job"))
-        if wanted["withDownstream"]:
-            raise FieldErrors([("withDownstream", "is not supported by this installation")])
         override = checked_override(job, wanted["payload"])
 
         def trigger() -> Answer:
@@ -114,6 +112,7 @@ class JobTriggerView(TeamView):
                 actor=self.actor,
                 logical_date=read_time(date) if date else None,
                 payload=override,
+                with_downstream=wanted["withDownstream"],
             )
             return Answer.of(202, run_detail(run), {"Location": f"/v1/runs/{run.run_id}"})
 

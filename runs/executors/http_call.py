@@ -96,10 +96,11 @@ class HttpExecutor:
                 with interrupt.interruptible(armed):
                     return self._call(work, log)
             except interrupt.RunInterrupted as error:
-                self._forget_client()  # its connection may hold half an answer
+                self.close()  # its connection may hold half an answer
                 return ended_outcome(error.cause, work)
 
-    def _forget_client(self) -> None:
+    def close(self) -> None:
+        """Give the connections back; the next call opens new ones."""
         client, self._client = self._client, None
         if client is not None:
             client.close()

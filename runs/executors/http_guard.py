@@ -98,8 +98,8 @@ def permitted(host: str, port: int, allowed: AllowList) -> list[str]:
         # One bad address among good ones is no accident: the whole name is refused.
         if is_refused(ipaddress.ip_address(text)) and not allowed.names(text, port):
             raise AddressRefusedError(
-                f"{host} is {text}: loopback, link-local and metadata addresses are refused"
-                " unless CHRONO_HTTP_ALLOW names them"
+                f"{host} resolves to {text}: loopback, link-local and metadata addresses are"
+                " refused unless CHRONO_HTTP_ALLOW names them"
             )
     return addresses
 
@@ -135,10 +135,11 @@ class GuardedTransport(httpx.HTTPTransport):
     """httpx's transport on a pool whose every connection is judged."""
 
     def __init__(self, allowed: AllowList) -> None:
-        super().__init__(trust_env=False)
+        context = httpx.create_ssl_context(trust_env=False)
+        super().__init__(verify=context, trust_env=False)
         # httpx has no argument for the network backend, so the pool is replaced by its like.
         self._pool = httpcore.ConnectionPool(
-            ssl_context=httpx.create_ssl_context(trust_env=False),
+            ssl_context=context,
             max_connections=4,
             max_keepalive_connections=4,
             keepalive_expiry=15.0,

@@ -5,6 +5,7 @@ raises only while an attempt is armed and truly has to end, so a late signal hit
 """
 
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,10 +40,18 @@ class Armed:
 
 
 _armed: Armed | None = None
+_is_held_back = False
 
 
 def _on_signal(signum: int, frame: FrameType | None) -> None:
-    cause = _armed.cause() if _armed is not None else slots.CAUSE_NONE
+    raise_if_due()
+
+
+def raise_if_due() -> None:
+    """Raise RunInterrupted when an armed attempt has to end now."""
+    if _armed is None or _is_held_back:
+        return
+    cause = _armed.cause()
     if cause:
         raise RunInterrupted(cause)
 
@@ -54,6 +63,24 @@ def install() -> None:
     """
     if signal.getsignal(signal.SIGUSR1) is not _on_signal:
         signal.signal(signal.SIGUSR1, _on_signal)
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Let no interrupt into the block; one that came meanwhile is raised after it.
+
+    A signal mask would not do: with a second thread, the signal only goes there.
+    """
+    global _is_held_back
+    if _is_held_back or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _is_held_back = True
+    try:
+        yield
+    finally:
+        _is_held_back = False
+    raise_if_due()
 
 
 @contextmanager

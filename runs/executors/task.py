@@ -106,7 +106,7 @@ class TaskExecutor:
             ):
                 value = entry.function(*args, **kwargs)
         except interrupt.RunInterrupted as error:
-            log.write(traceback.format_exc().encode(errors="replace"))
+            tell(error, log)
             return ended_outcome(error.cause, work)
         except Exception as error:  # noqa: BLE001 - whatever a task raises is its outcome
             return raised(error, log)
@@ -133,9 +133,16 @@ def context_of(work: Work, place: Place) -> RunContext:
     )
 
 
+def tell(error: BaseException, log: Log) -> None:
+    """Write the traceback into the log, from the task's own frame on."""
+    own = error.__traceback__.tb_next if error.__traceback__ else None
+    lines = traceback.format_exception(type(error), error, own)
+    log.write("".join(lines).encode(errors="replace"))
+
+
 def raised(error: BaseException, log: Log) -> Outcome:
     """Return the outcome of a task that raised."""
-    log.write(traceback.format_exc().encode(errors="replace"))
+    tell(error, log)
     last = traceback.format_exception_only(error)[-1].strip()
     return Outcome("failed", reason="exception", error=last)
 
@@ -145,15 +152,19 @@ def returned(value: object, log: Log) -> Outcome:
     try:
         text = json.dumps(value, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        note(log, f"the return value is not JSON: {error}")
-        return Outcome("failed", reason="output", error=f"return value is not JSON: {error}")
+        return bad_output(f"return value is not JSON: {error}", log)
     if len(text) > MAX_OUTPUT_BYTES:
-        error_text = f"return value is {len(text)} bytes of JSON, more than {MAX_OUTPUT_BYTES}"
-        note(log, error_text)
-        return Outcome("failed", reason="output", error=error_text)
+        size = f"{len(text)} bytes of JSON, more than {MAX_OUTPUT_BYTES}"
+        return bad_output(f"return value is {size}", log)
     if "\\u0000" in text:
-        return Outcome("failed", reason="output", error="return value holds a NUL character")
+        return bad_output("return value holds a NUL character", log)
     return Outcome("succeeded", output=value)
+
+
+def bad_output(error: str, log: Log) -> Outcome:
+    """Return the outcome of a task whose return value cannot be kept."""
+    note(log, error)
+    return Outcome("failed", reason="output", error=error)
 
 
 @contextmanager

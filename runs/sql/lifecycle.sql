@@ -219,6 +219,18 @@ WHERE r.run_id = w.run_id AND r.scheduled_for = w.scheduled_for
   AND r.scheduled_for BETWEEN %(first)s::timestamptz AND %(last)s::timestamptz
 RETURNING r.run_id, r.scheduled_for, r.status, r.limit_key
 
+-- name: revive_skipped
+-- What an upstream had skipped waits again once that upstream was re-run (PROTOCOL 25).
+UPDATE runs r
+SET status = 'waiting', reason = 'dependency', priority = 'low', finished_at = NULL,
+    available_at = clock_timestamp()
+FROM unnest(%(run_id)s::uuid[], %(scheduled_for)s::timestamptz[]) AS w(run_id, scheduled_for)
+WHERE r.run_id = w.run_id AND r.scheduled_for = w.scheduled_for
+  AND r.status = 'skipped' AND r.reason = 'upstream_failed'
+  AND EXISTS (SELECT FROM jobs j WHERE j.job_id = r.job_id AND j.deleted_at IS NULL)
+  AND r.scheduled_for BETWEEN %(first)s::timestamptz AND %(last)s::timestamptz
+RETURNING r.run_id, r.scheduled_for
+
 -- name: skip_waiting
 UPDATE runs r
 SET status = 'skipped', reason = w.reason, finished_at = clock_timestamp()

@@ -17,6 +17,29 @@ ORDER BY n.job_id, n.scheduled_for
 ON CONFLICT (job_id, scheduled_for) DO NOTHING
 RETURNING run_id, scheduled_for, status, published_at
 
+-- name: insert_queued
+-- The hot path: runs that wait for nothing, whole groups of jobs at one instant. `part` points into
+-- the arrays of what a group has in common. Ids come back only when some tick had its run before.
+WITH parts AS (
+    SELECT * FROM unnest(%(tick)s::timestamptz[], %(pool)s::text[], %(priority)s::text[],
+                         %(attempt_limit)s::int[])
+                  WITH ORDINALITY AS p(tick, pool, priority, attempt_limit, part)
+), born AS (
+    INSERT INTO runs (run_id, job_id, owner, scheduled_for, logical_date, trigger, job_version,
+                      status, pool, priority, attempt_limit, published_at)
+    SELECT n.run_id, n.job_id, n.owner, p.tick, p.tick, 'schedule', n.version, 'queued', p.pool,
+           p.priority, p.attempt_limit, (SELECT clock_timestamp())
+    FROM unnest(%(run_id)s::uuid[], %(job_id)s::uuid[], %(owner)s::bigint[], %(version)s::int[],
+                %(part)s::int[]) AS n(run_id, job_id, owner, version, part)
+    JOIN parts p ON p.part = n.part
+    ORDER BY n.job_id, p.tick
+    ON CONFLICT (job_id, scheduled_for) DO NOTHING
+    RETURNING run_id, published_at
+)
+SELECT count(*), min(published_at),
+       CASE WHEN count(*) < %(expected)s THEN array_agg(run_id::text) END
+FROM born
+
 -- name: insert_misfires
 INSERT INTO misfires (job_id, owner, first_tick, last_tick, tick_count, rule, into_scheduled_for,
                       job_version)

@@ -46,8 +46,9 @@ SELECT DISTINCT date_trunc('day', scheduled_for, 'UTC') FROM runs
 WHERE status IN ('waiting', 'queued', 'running', 'retrying')
   AND scheduled_for < %(before)s::timestamptz
 UNION
-SELECT date_trunc('day', d.span_from, 'UTC') FROM run_deps d
-WHERE d.span_from < %(before)s::timestamptz
+SELECT date_trunc('day', d.span_from, 'UTC')
+FROM runs r JOIN run_deps d ON d.run_id = r.run_id
+WHERE r.status = 'waiting' AND r.reason = 'dependency' AND d.span_from < %(before)s::timestamptz
 
 -- name: purge_idempotency_keys
 DELETE FROM idempotency_keys

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from pytest_django import Settings
 from rest_framework.test import APIClient
 
 from jobs.models import Team
@@ -17,6 +18,12 @@ def broker(redis_url: str) -> Iterator[str]:
     publisher.breaker = publisher.Breaker()
     yield redis_url
     publisher.client.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def no_static_files(settings: Settings) -> None:
+    """Keep WhiteNoise from reading all of the admin's files for each client."""
+    settings.WHITENOISE_AUTOREFRESH = True
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from jobs.fields import instant_text
 from jobs.models import Job, JobVersion, Team
 from runs.models import Misfire, Run
 from tests.api.support import fields_of, problem_of
-from tests.factories import claim_run, make_client, make_job, make_run, make_team
+from tests.factories import claim_run, make_client, make_job, make_run, make_team, this_second
 
 pytestmark = pytest.mark.django_db
 
@@ -118,7 +118,7 @@ def test_a_local_run_at_is_resolved_in_the_zone(api: APIClient) -> None:
 
 
 def test_what_is_read_can_be_written_back_unchanged(api: APIClient) -> None:
-    upstream = make_job()
+    upstream = make_job(schedule="0 4 * * *")
     body = {
         "name": "full",
         "description": "all of it",
@@ -287,9 +287,10 @@ def test_a_name_is_unique_in_the_team_only(api: APIClient, other_api: APIClient)
 
 def test_delete_ends_what_has_not_started_and_keeps_the_history(api: APIClient) -> None:
     job = make_job(name="gone", schedule="* * * * *")
-    running = make_run(job, ago=timedelta(minutes=2))
+    now = this_second()
+    running = make_run(job, now - timedelta(minutes=2))
     claim_run(running)
-    queued = make_run(job, ago=timedelta(minutes=1))
+    queued = make_run(job, now - timedelta(minutes=1))
     path = f"/v1/jobs/{job.job_id}"
 
     response = api.delete(path)
@@ -313,8 +314,9 @@ def test_delete_ends_what_has_not_started_and_keeps_the_history(api: APIClient) 
 
 def test_last_run_is_the_newest_tick(api: APIClient) -> None:
     job = make_job()
-    make_run(job, ago=timedelta(minutes=2))
-    newest = make_run(job, ago=timedelta(minutes=1))
+    now = this_second()
+    make_run(job, now - timedelta(minutes=2))
+    newest = make_run(job, now - timedelta(minutes=1))
     other = make_job()
 
     listed = {one["id"]: one for one in api.get("/v1/jobs").json()["results"]}

@@ -4,6 +4,7 @@ import base64
 import json
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,7 +14,7 @@ from pytest_django import Settings
 
 from chronoproject.celery import app
 from runs import publisher
-from runs.publisher import Message
+from runs.publisher import Outgoing, time_limits
 from tests.integration import support
 
 QUEUE = "default.normal"
@@ -27,17 +28,13 @@ def empty_broker(valkey: redis.Redis) -> Iterator[redis.Redis]:
     publisher.client.cache_clear()
 
 
-def message(kind: str = "task") -> Message:
-    return Message(
-        run_id=uuid.UUID("01a2282a-d368-8089-ae54-a35473f94f28"),
-        scheduled_for=datetime(2026, 1, 1, tzinfo=UTC),
-        pool="default",
-        priority="normal",
-        published_at=datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC),
-        kind=kind,
-        timeout_sec=60,
-        kill_grace_sec=10,
-    )
+RUN = "01a2282a-d368-8089-ae54-a35473f94f28"
+TICK = "2026-01-01T00:00:00+00:00"
+STAMP = datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)
+
+
+def outgoing() -> Outgoing:
+    return Outgoing("default", "normal", (70, 60), STAMP, [(RUN, TICK)])
 
 
 def decoded(raw: bytes) -> dict[str, Any]:
@@ -52,8 +49,7 @@ def decoded(raw: bytes) -> dict[str, Any]:
 
 
 def test_an_envelope_is_what_celery_itself_would_send(empty_broker: redis.Redis) -> None:
-    ours = message()
-    refs = [[str(ours.run_id), ours.scheduled_for.isoformat()]]
+    refs = [[RUN, TICK]]
     app.send_task(
         publisher.TASK_NAME,
         args=[refs],
@@ -61,9 +57,9 @@ def test_an_envelope_is_what_celery_itself_would_send(empty_broker: redis.Redis)
         time_limit=70,
         soft_time_limit=60,
         ignore_result=True,
-        headers={"published_at": ours.published_at.isoformat()},
+        headers={"published_at": STAMP.isoformat()},
     )
-    assert publisher.push([ours])
+    assert publisher.push([outgoing()])
     celerys, made = empty_broker.lpop(QUEUE), empty_broker.rpop(QUEUE)
     theirs = decoded(as_bytes(made))
     assert decoded(as_bytes(celerys)) == theirs
@@ -75,9 +71,9 @@ def as_bytes(value: object) -> bytes:
 
 
 def test_a_commands_limits_stand_behind_its_shims() -> None:
-    assert message("task").limits == (70, 60)
-    assert message("http").limits == (70, 60)
-    assert message("command").limits == (100, 85)
+    assert time_limits("task", 60, 10) == (70, 60)
+    assert time_limits("http", 60, 10) == (70, 60)
+    assert time_limits("command", 60, 10) == (100, 85)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -99,11 +95,20 @@ def test_what_redis_refuses_stays_queued_and_unpublished(settings: Settings) -> 
     run = support.row(ref)
     assert (run.status, run.published_at) == ("queued", None)
     assert publisher.breaker.is_open
-    assert publisher.push([message()]) is False
+    assert publisher.push([outgoing()]) is False
 
 
 def test_a_message_that_is_not_ours_has_no_stamp() -> None:
     assert publisher.published_at_of(b"not json") is None
     assert publisher.published_at_of(b"[]") is None
     assert publisher.published_at_of(b'{"headers": {"published_at": "x"}}') is None
-    assert publisher.published_at_of(publisher.envelope(message())) == message().published_at
+    assert publisher.published_at_of(outgoing().envelopes()[0]) == STAMP
+
+
+def test_every_message_of_a_batch_has_its_own_id() -> None:
+    runs = [(str(uuid.UUID(int=n)), TICK) for n in range(3)]
+    made = [json.loads(raw) for raw in replace(outgoing(), runs=runs).envelopes()]
+    assert len({one["headers"]["id"] for one in made}) == 3
+    bodies = [json.loads(base64.b64decode(one["body"]))[0] for one in made]
+    assert bodies == [[[[run_id, TICK]]] for run_id, _ in runs]
+    assert made[2]["headers"]["argsrepr"] == f"[[['{runs[2][0]}', '{TICK}']]]"

@@ -10,7 +10,7 @@ from django.db import connection
 
 from jobs import services
 from jobs.models import Job, Team
-from runs import dispatcher, ledger
+from runs import batch, ledger
 from runs.models import Misfire, Run
 from runs.reconcile import Entry, Span
 from runs.verify import Problem, Tally, Wanted, verify
@@ -50,7 +50,7 @@ class World:
 
     def dispatch(self) -> None:
         """Do what a dispatcher does at this instant."""
-        while dispatcher.dispatch(self.now, None, lambda decisions: None).is_full:
+        while batch.dispatch(self.now, None, lambda days: None).is_full:
             pass
 
     def run_until(self, end: datetime, step: timedelta) -> None:

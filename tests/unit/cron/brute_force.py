@@ -24,7 +24,7 @@ LIMITS = {
     "weekday": (0, 7),
 }
 HASH_PLACE = {"minute": 0, "hour": 1, "day": 2, "month": 3, "weekday": 4, "second": 5}
-LOOK_BACK = timedelta(hours=25)  # no zone ever set its clock back further
+LOOK_BACK = timedelta(hours=25)  # no zone ever set its clock back further than a day
 
 
 class SlowCron:
@@ -77,12 +77,12 @@ class SlowCron:
             walk = _walk(zone, after, until, step)
             return [utc for utc, wall in walk if utc > after and self.matches(wall)]
         walk = _walk(zone, after - look_back, until, step)
-        ticks = []
+        ticks, reading_step = [], self._reading_step(step)
         _, shown = next(walk)  # the wall clock's highest reading so far
         for utc, wall in walk:
             if wall <= shown:
                 continue  # a second pass
-            readings = [wall] if skip_gaps else _readings(shown, wall, self._reading_step(step))
+            readings = [wall] if skip_gaps else _readings(shown, wall, reading_step)
             if utc > after and any(self.matches(reading) for reading in readings):
                 ticks.append(utc)
             shown = wall

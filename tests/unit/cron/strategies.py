@@ -26,6 +26,11 @@ class Change:
         return self.stretch.offset - self.offset_before
 
     @property
+    def look_back(self) -> timedelta:
+        """How long before an instant the clock may have shown more than it does then."""
+        return timedelta(seconds=max(0, -self.jump) + 600)
+
+    @property
     def at(self) -> datetime:
         return to_datetime(self.stretch.start)
 
@@ -50,12 +55,12 @@ def changes(first_year: int, last_year: int) -> list[Change]:
 
 @lru_cache(maxsize=1)
 def changes_of_whole_minutes() -> list[Change]:
-    return [c for c in changes(1880, 2080) if c.offset_before % 60 == c.stretch.offset % 60 == 0]
+    return [c for c in changes(1880, 2040) if c.offset_before % 60 == c.stretch.offset % 60 == 0]
 
 
 @lru_cache(maxsize=1)
 def changes_with_seconds() -> list[Change]:
-    return [c for c in changes(1880, 2080) if c.offset_before % 60 or c.stretch.offset % 60]
+    return [c for c in changes(1880, 2040) if c.offset_before % 60 or c.stretch.offset % 60]
 
 
 @lru_cache(maxsize=1)
@@ -76,7 +81,7 @@ def any_change() -> st.SearchStrategy[Change]:
 
 
 @st.composite
-def near(draw: st.DrawFn, change: Change, hours: int = 30) -> datetime:
+def near(draw: st.DrawFn, change: Change, hours: int = 14) -> datetime:
     """An instant near the change, often exactly at it or at a round distance."""
     span = hours * 3600
     distance = draw(

@@ -16,7 +16,7 @@ from tests.unit.cron import strategies
 CORPUS = Path(__file__).parents[2] / "data" / "cron_public.jsonl"
 
 
-@settings(max_examples=120, derandomize=True, deadline=None, database=None)
+@settings(max_examples=80, derandomize=True, deadline=None, database=None)
 @given(st.data(), st.datetimes(datetime(1971, 1, 1), datetime(2040, 1, 1)))  # noqa: DTZ001
 def test_croniter_agrees_on_random_expressions(data: st.DataObject, near: datetime) -> None:
     after = near.replace(microsecond=0, tzinfo=UTC)

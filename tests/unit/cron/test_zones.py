@@ -24,12 +24,14 @@ def _stretches(zone: Zone) -> list[Stretch]:
     return list(zone.between(FROM, TO))
 
 
-@pytest.mark.parametrize("name", sorted(zone_names()))
-def test_every_change_of_every_zone_agrees_with_zoneinfo(name: str) -> None:
-    for stretch in _stretches(load_zone(name))[1:]:
-        before, at = _offset(name, stretch.start - 1), _offset(name, stretch.start)
-        assert (before, at) == (load_zone(name).at(stretch.start - 1).offset, stretch.offset)
-        assert before != at
+@pytest.mark.parametrize("region", sorted({name.split("/")[0] for name in zone_names()}))
+def test_every_change_of_every_zone_agrees_with_zoneinfo(region: str) -> None:
+    for name in sorted(name for name in zone_names() if name.split("/")[0] == region):
+        zone = load_zone(name)
+        for stretch in _stretches(zone)[1:]:
+            before, at = _offset(name, stretch.start - 1), _offset(name, stretch.start)
+            assert (before, at) == (zone.at(stretch.start - 1).offset, stretch.offset), name
+            assert before != at, name
 
 
 def test_any_instant_of_any_zone_agrees_with_zoneinfo() -> None:

@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     dependencies = [
         ("jobs", "0002_tzdata_of_versions"),
-        ("runs", "0001_initial"),
+        ("runs", "0002_waiting"),
     ]
 
     operations = [

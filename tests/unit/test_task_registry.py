@@ -1,0 +1,80 @@
+"""Python tasks: names, signatures, contexts."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from runs import task_registry
+from runs.task_registry import RunContext, check_arguments, registered, task
+
+
+@pytest.fixture(autouse=True)
+def _own_registry() -> Iterator[None]:
+    before = dict(registered())
+    yield
+    task_registry._tasks.clear()
+    task_registry._tasks.update(before)
+
+
+def test_the_built_in_tasks_are_registered() -> None:
+    assert {"chrono.noop", "chrono.echo", "chrono.sleep", "chrono.fail"} <= set(registered())
+
+
+def test_a_task_stays_a_plain_function() -> None:
+    @task("test.double")
+    def double(number: int) -> int:
+        return 2 * number
+
+    assert double(4) == 8
+    assert registered()["test.double"].function is double
+
+
+def test_a_name_is_taken_once() -> None:
+    @task("test.once")
+    def first() -> None: ...
+
+    task("test.once")(first)  # a module that is imported again registers the very same function
+    with pytest.raises(ValueError, match="registered twice"):
+
+        @task("test.once")
+        def second() -> None: ...
+
+
+def test_arguments_are_checked_and_named() -> None:
+    @task("test.copy")
+    def copy(source: str, *, retries: int = 3) -> None: ...
+
+    check_arguments("test.copy", ["a"], {})
+    check_arguments("test.copy", [], {"source": "a", "retries": 1})
+    with pytest.raises(TypeError, match="source"):
+        check_arguments("test.copy", [], {})
+    with pytest.raises(TypeError, match="target"):
+        check_arguments("test.copy", ["a"], {"target": "b"})
+    with pytest.raises(TypeError, match="too many positional"):
+        check_arguments("test.copy", ["a", "b"], {})
+
+
+def test_an_unknown_task_is_named() -> None:
+    with pytest.raises(LookupError, match="nosuch"):
+        check_arguments("test.nosuch", [], {})
+
+
+def test_the_context_is_given_to_those_who_take_it() -> None:
+    @task("test.plain")
+    def plain() -> None: ...
+
+    @task("test.asks")
+    def asks(*, run: RunContext) -> None: ...
+
+    @task("test.takes_all")
+    def takes_all(**kwargs: object) -> None: ...
+
+    tasks = registered()
+    assert not tasks["test.plain"].takes_context
+    assert tasks["test.asks"].takes_context
+    assert tasks["test.takes_all"].takes_context
+    check_arguments("test.asks", [], {})
+    with pytest.raises(TypeError, match="run"):
+        check_arguments("test.asks", [], {"run": 1})
+    with pytest.raises(TypeError, match="run"):
+        check_arguments("test.plain", [], {"run": 1})
