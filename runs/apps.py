@@ -15,7 +15,7 @@ class RunsConfig(AppConfig):
     def ready(self) -> None:
         """Connect what must happen after a migration."""
         from jobs.hooks import hooks
-        from runs import receivers, settling
+        from runs import receivers, settling, tzdata  # noqa: F401 - tzdata registers its sweep
         from runs.api.represent import last_runs
         from runs.sweeps import (  # noqa: F401
             housekeeping,
@@ -29,8 +29,8 @@ class RunsConfig(AppConfig):
 
         hooks.settle = settling.settle
         hooks.cancel_unstarted = settling.cancel_unstarted
-        if settling.foretell_gaps not in hooks.written:
-            hooks.written.append(settling.foretell_gaps)
+        if settling.begin_version not in hooks.written:
+            hooks.written.append(settling.begin_version)
         hooks.last_runs = last_runs
         hooks.check_task = check_task
         post_migrate.connect(

@@ -26,17 +26,17 @@ def settle(job: Job, at: datetime) -> list[RunRef]:
     A schedule that can no longer be evaluated has no ticks to record: the edit may be what mends
     it, and the ledger names the version.
     """
-    due = as_due(job, paused_since=SQL["paused_since"].value(owner=job.owner_id))
+    due = as_due(job, paused_since=paused_since(job.owner_id))
     try:
         if not job.enabled:
             return _settle_pause(job, due, at)
-        return _settle_due(due, at) if job.next_run_at is not None else []
+        return settle_due(due, at) if job.next_run_at is not None else []
     except InvalidSchedule as error:
         logger.warning("job %s: its ticks before the edit are unknown: %s", job.job_id, error)
         return []
 
 
-def _settle_due(due: DueJob, at: datetime) -> list[RunRef]:
+def settle_due(due: DueJob, at: datetime) -> list[RunRef]:
     """Decide until nothing is due: one decision makes a bounded number of runs."""
     oldest_hot = day_of(at) - timedelta(days=settings.CHRONO_RETENTION_DAYS - 1)
     recorded: list[RunRef] = []
@@ -55,15 +55,25 @@ def _settle_pause(job: Job, due: DueJob, at: datetime) -> list[RunRef]:
     return lifecycle.record_ticks([], misfires)
 
 
-def foretell_gaps(job: Job) -> None:
-    """Record what dstPolicy skip leaves out before the first tick of a version just written.
+def paused_since(owner_id: int) -> datetime | None:
+    """Return since when a pause of the team, or of everything, holds; None for none."""
+    since: datetime | None = SQL["paused_since"].value(owner=owner_id)
+    return since
 
-    What the version before had recorded ahead of the edit is void.
+
+def begin_version(job: Job) -> None:
+    """Do what a version just written needs; it began when the job was updated."""
+    foretell_gaps(job, job.updated_at)
+
+
+def foretell_gaps(job: Job, at: datetime) -> None:
+    """Record what dstPolicy skip leaves out after `at` and before the next tick.
+
+    What was recorded ahead for the version before is void.
     """
-    SQL["forget_gaps"].run(job_id=job.job_id, after=job.updated_at)
+    SQL["forget_gaps"].run(job_id=job.job_id, after=at)
     if job.enabled and job.deleted_at is None:
-        due = as_due(job)
-        lifecycle.record_misfires(gap_records(due, job.updated_at, job.next_run_at))
+        lifecycle.record_misfires(gap_records(as_due(job), at, job.next_run_at))
 
 
 def cancel_unstarted(job: Job) -> None:
