@@ -7,8 +7,8 @@ database: it needs no pause of the dispatchers and no margin.
 
 import json
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import groupby, islice
@@ -37,6 +37,7 @@ from runs.reconcile import (
 )
 
 NO_LIMIT = None
+WALK_ENTRIES = 5000
 Row = tuple[Any, ...]
 
 
@@ -90,17 +91,28 @@ def read(job_ids: Sequence[uuid.UUID], span: Span) -> Ledger:
     return Ledger(span, tuple(jobs), histories, runs, ranges)
 
 
-def page(job_id: uuid.UUID, span: Span, limit: int) -> list[Entry]:
-    """Return the first entries of a job's ledger in the span: `limit`, unless there are fewer."""
+def page(job_id: uuid.UUID, span: Span, limit: int, past: Version | None = None) -> list[Entry]:
+    """Return the first entries of a job's ledger in the span: `limit`, unless there are fewer.
+
+    `past` is a version that stands for the time before the job was made.
+    """
     with snapshot():
-        jobs = jobs_of([job_id])
-        history = read_histories(jobs, span)[job_id]
+        history = read_histories(jobs_of([job_id]), span)[job_id]
+        if past is not None:
+            history = replace(history, versions=(past, *history.versions))
         window = _window(history, span, limit)
         runs = _read_runs([job_id], window, limit).get(job_id, [])
         if len(runs) == limit:  # more runs than expected ticks: look no further than they reach
             window = Span(window.after, runs[-1].tick)
         ranges = _read_ranges([job_id], window).get(job_id, [])
     return list(islice(reconcile(history, window, runs, ranges), limit))
+
+
+def walk(job_id: uuid.UUID, span: Span, past: Version | None = None) -> Iterator[Entry]:
+    """Yield all entries of a job's ledger in the span, read in pages."""
+    while entries := page(job_id, span, WALK_ENTRIES, past):
+        yield from entries
+        span = Span(entries[-1].tick, span.until)
 
 
 def _window(history: History, span: Span, limit: int) -> Span:

@@ -103,6 +103,7 @@ class Entry:
     version: int | None
     run_id: uuid.UUID | None = None
     detail: str = ""
+    is_gap: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +190,7 @@ def _fate(
         into = covers[0].into
         stand_in = None if into is None else run_id_of(history.job_id, into)
         return Entry(tick, Fate(covers[0].rule), number, stand_in)
-    return Entry(tick, _owed(history, expected), number)
+    return Entry(tick, _owed(history, expected), number, is_gap=expected.is_gap)
 
 
 def _owed(history: History, expected: Expected) -> Fate:
