@@ -162,6 +162,19 @@ def job_delete(job: Job, *, actor: str, if_match: Callable[[int], bool] | None =
     return locked
 
 
+def job_reschedule(job: Job, at: datetime, *, actor: str) -> None:
+    """Let a version of the system begin at `at`: the same definition, its next tick found anew.
+
+    The caller holds the row's lock and has settled what was due.
+    """
+    definition = definition_of(job, edges_of([job]).get(job.job_id, ()))
+    job.version += 1
+    job.updated_at = at
+    _write(job, definition, at)
+    _open_version(job, definition, Change.SYSTEM, actor, at)
+    _tell_written(job)
+
+
 def _edit(edit: _Edit, *, with_team_lock: bool = False) -> Job:
     try:
         return _edit_once(edit, with_team_lock)
