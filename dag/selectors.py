@@ -11,7 +11,7 @@ from django.db.models import F
 
 from chronoproject.clock import db_now
 from dag.models import Dep, EdgeMatch, RunDep
-from dag.resolver import WORDS
+from dag.resolver import AT_ONCE, WORDS
 from dag.statements import SQL
 from dag.trigger_rules import Outcome
 from jobs.models import Job
@@ -93,6 +93,14 @@ def is_looked_at(edge: RunDep, logical_date: datetime) -> bool:
     if edge.match == EdgeMatch.TICK:
         return logical_date == edge.span_from
     return edge.span_from <= logical_date < edge.span_until
+
+
+def runs_below(run: Run) -> list[Run]:
+    """Return the runs that waited for this one, directly or behind others."""
+    rows = SQL["all_followers"].rows(
+        job_id=[run.job_id], logical_date=[run.logical_date], limit=AT_ONCE
+    )
+    return _read(rows)
 
 
 # --- a whole DAG ----------------------------------------------------------------------------

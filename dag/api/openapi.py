@@ -4,7 +4,11 @@ from dag.models import EdgeMatch
 from dag.trigger_rules import Outcome
 from jobs.api.openapi import nullable_ref, page_of, read_schema, ref
 from jobs.choices import TriggerRule
-from jobs.fields import Choice, Instant, Nullable, Schema
+from jobs.fields import Boolean, Choice, Field, Instant, Nullable, Record, Schema
+
+AGAIN = Record(
+    {"onlyFailed": Field(Boolean(), default=False, description="leave what succeeded as it is")}
+)
 
 TEXT: Schema = {"type": "string"}
 NUMBER: Schema = {"type": "integer"}
@@ -57,6 +61,8 @@ def components() -> dict[str, Schema]:
                 "isComplete": FLAG | {"description": "false: there are more jobs than are shown"},
             }
         ),
+        "RerunDownstream": AGAIN.schema(),
+        "RunsAgain": read_schema({"runIds": {"type": "array", "items": UID}}),
         "Upstream": read_schema(UPSTREAM),
         "UpstreamPage": page_of("Upstream"),
     }

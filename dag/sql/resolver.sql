@@ -273,5 +273,10 @@ LIMIT %(limit)s
 
 -- name: audit_revived
 INSERT INTO audit (owner, actor, action, object_type, object_id, detail)
-SELECT r.owner, 'system', 'run.revive', 'run', r.run_id::text, r.detail
+SELECT r.owner, 'system', 'revive', 'run', r.run_id::text, r.detail
 FROM unnest(%(owner)s::bigint[], %(run_id)s::uuid[], %(detail)s::jsonb[]) AS r(owner, run_id, detail)
+
+-- name: audit_reruns
+INSERT INTO audit (owner, actor, action, object_type, object_id, detail)
+SELECT %(owner)s::bigint, %(actor)s, 'rerun', 'run', r.run_id::text, '{"withDownstream": true}'
+FROM unnest(%(run_id)s::uuid[]) AS r(run_id)

@@ -5,10 +5,11 @@ from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
 import pytest
+from django.test import TestCase
 from rest_framework.test import APIClient
 
 from chronoproject.openapi import document
-from jobs.models import Job, Team
+from jobs.models import AuditEntry, Job, Team
 from runs.models import Run
 from tests.api.support import problem_of
 from tests.factories import claim_run, finish_run, make_job, make_run, this_second
@@ -214,3 +215,42 @@ def test_a_trigger_alone_takes_nobody_along(api: APIClient, team: Team) -> None:
     second = below(team, first)
     assert api.post(f"/v1/jobs/{first.job_id}/trigger", {}, format="json").status_code == 202
     assert not Run.objects.filter(job=second).exists()
+
+
+def test_all_below_a_run_is_run_again_in_order(api: APIClient, team: Team) -> None:
+    first = make_job(team, schedule="@hourly")
+    second = below(team, first)
+    third = below(team, second)
+    at = this_second()
+    make_run(first, at)
+    for job in (first, second, third):
+        finish_run(claim_run(run_at(job, at)))
+    head = run_at(first, at)
+    response = api.post(f"/v1/runs/{head.run_id}/downstream/rerun", {}, format="json")
+    assert response.status_code == 202
+    fits("RunsAgain", response.json())
+    assert len(response.json()["runIds"]) == 3
+    statuses = [run_at(job, at).status for job in (first, second, third)]
+    assert statuses == ["queued", "waiting", "waiting"]
+    finish_run(claim_run(head))
+    assert run_at(second, at).status == "queued"
+    assert AuditEntry.objects.filter(action="rerun").count() == 3
+
+
+def test_only_what_failed_below_a_run_is_run_again(api: APIClient, team: Team) -> None:
+    first = make_job(team, schedule="@hourly")
+    good, bad = below(team, first), below(team, first)
+    last = below(team, good, bad)
+    at = this_second()
+    make_run(first, at)
+    for job, status in ((first, "succeeded"), (good, "succeeded"), (bad, "dead")):
+        finish_run(claim_run(run_at(job, at)), status)
+    url = f"/v1/runs/{run_at(first, at).run_id}/downstream/rerun"
+    with TestCase.captureOnCommitCallbacks(execute=True):
+        response = api.post(url, {"onlyFailed": True}, format="json")
+    assert response.status_code == 202
+    statuses = [run_at(job, at).status for job in (first, good, bad, last)]
+    assert statuses == ["succeeded", "succeeded", "queued", "waiting"]
+    finish_run(claim_run(run_at(bad, at)))
+    assert run_at(last, at).status == "queued"
+    assert api.post(url, {"onlyFailed": True}, format="json").status_code == 409
