@@ -6,8 +6,8 @@ A file holds statements, each under a line `-- name: verb_object`; parameters ar
 import random
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
@@ -84,6 +84,21 @@ def load(folder: Path) -> Mapping[str, Statement]:
 def sqlstate(error: BaseException) -> str:
     """Return the SQLSTATE behind a database error, "" when there is none."""
     return str(getattr(error.__cause__, "sqlstate", None) or "")
+
+
+@contextmanager
+def snapshot() -> Iterator[None]:
+    """Let the block's statements read one state of the database; they may write nothing.
+
+    Inside an outer transaction they see what that one sees.
+    """
+    if connection.in_atomic_block:
+        yield
+        return
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        yield
 
 
 def retrying(

@@ -50,7 +50,7 @@ def resolve_waiting(walk: Walk) -> int:
     """Look at waiting runs without a lock; resolve those that can be decided."""
     moved = 0
     for rows in walk.pages(floor.read()):
-        decided = resolver.decide_on([resolver.Member(**row) for row in rows])
+        decided = resolver.decide_on([resolver.Member(**row) for row in rows], rung=())
         moved += resolver.resolve([one.member.ref for one in decided if one.changes])
     return moved
 

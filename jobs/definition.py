@@ -70,7 +70,9 @@ WRITTEN = Record(
         "dstPolicy": Field(Choice(DstPolicy.values), DstPolicy.VIXIE.value),
         "startsAt": Field(Nullable(Instant()), None, "no tick before"),
         "endsAt": Field(Nullable(Instant()), None, "no tick after"),
-        "enabled": Field(Boolean(), default=True, description="false: paused, no ticks"),
+        "enabled": Field(
+            Boolean(), default=True, description="false: paused; a PUT without it leaves it"
+        ),
         "command": Field(Nullable(Command()), None, "exactly one of command and payload"),
         "payload": Field(Nullable(Payload()), None, "exactly one of command and payload"),
         "env": Field(Env(), {}),
@@ -100,7 +102,7 @@ def clean(body: Any) -> Definition:  # noqa: ANN401 - any JSON value
     """Return the definition that a client wrote; raise FieldErrors naming all that is wrong."""
     definition: Definition = check_body(WRITTEN, body)
     errors = _exclusive_errors(definition) + _edge_errors(definition)
-    errors += _schedule_errors(definition)
+    errors += schedule_errors(definition)
     if errors:
         raise FieldErrors(errors)
     command, payload = definition.pop("command"), definition.pop("payload")
@@ -127,7 +129,7 @@ def _edge_errors(definition: Definition) -> list[tuple[str, str]]:
     ]
 
 
-def _schedule_errors(definition: Definition) -> list[tuple[str, str]]:
+def schedule_errors(definition: Definition) -> list[tuple[str, str]]:
     """Check schedule, zone and dates together, and resolve a local runAt by the zone."""
     try:
         when = definition["schedule"]

@@ -174,6 +174,13 @@ class JobVersion(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["job", "version"], name="job_versions_once"),
         ]
+        indexes = [
+            models.Index(
+                fields=["tzdata_version"],
+                condition=Q(valid_to__isnull=True) & ~Q(change="delete"),
+                name="job_versions_by_tzdata",
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.job_id} v{self.version}"

@@ -81,9 +81,16 @@ def job_replace(
     actor: str,
     if_match: Callable[[int], bool] | None = None,
 ) -> Job:
-    """Replace the whole definition; FieldErrors, NotFound, PreconditionFailed, DuplicateName."""
+    """Replace the whole definition; FieldErrors, NotFound, PreconditionFailed, DuplicateName.
+
+    A pause stays unless the body says otherwise: whoever deploys does not resume by leaving out.
+    """
     definition = clean(body)
-    edit = _Edit(job_id, team.team_id, actor, Change.UPDATE, lambda _: definition, if_match)
+
+    def replaced(before: Definition) -> Definition:
+        return definition if "enabled" in body else definition | {"enabled": before["enabled"]}
+
+    edit = _Edit(job_id, team.team_id, actor, Change.UPDATE, replaced, if_match)
     return _edit(edit, with_team_lock=bool(definition["dependsOn"]))
 
 
@@ -153,6 +160,19 @@ def job_delete(job: Job, *, actor: str, if_match: Callable[[int], bool] | None =
         hooks.cancel_unstarted(locked)
     _tell_written(locked)
     return locked
+
+
+def job_reschedule(job: Job, at: datetime, *, actor: str) -> None:
+    """Let a version of the system begin at `at`: the same definition, its next tick found anew.
+
+    The caller holds the row's lock and has settled what was due.
+    """
+    definition = definition_of(job, edges_of([job]).get(job.job_id, ()))
+    job.version += 1
+    job.updated_at = at
+    _write(job, definition, at)
+    _open_version(job, definition, Change.SYSTEM, actor, at)
+    _tell_written(job)
 
 
 def _edit(edit: _Edit, *, with_team_lock: bool = False) -> Job:

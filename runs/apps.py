@@ -15,13 +15,22 @@ class RunsConfig(AppConfig):
     def ready(self) -> None:
         """Connect what must happen after a migration."""
         from jobs.hooks import hooks
-        from runs import receivers, settling
+        from runs import receivers, settling, tzdata  # noqa: F401 - tzdata registers its sweep
         from runs.api.represent import last_runs
-        from runs.sweeps import housekeeping, partitions, promote, reaper, replay  # noqa: F401
+        from runs.sweeps import (  # noqa: F401
+            housekeeping,
+            partitions,
+            promote,
+            reaper,
+            replay,
+            verify,
+        )
         from runs.task_checks import check_task
 
         hooks.settle = settling.settle
         hooks.cancel_unstarted = settling.cancel_unstarted
+        if settling.begin_version not in hooks.written:
+            hooks.written.append(settling.begin_version)
         hooks.last_runs = last_runs
         hooks.check_task = check_task
         post_migrate.connect(

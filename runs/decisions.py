@@ -1,11 +1,11 @@
 """From a due job to what becomes of its ticks: pure, a job at a time (PROTOCOL 3)."""
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from jobs.misfire import MisfireDecision, SkippedRange, decide
+from jobs.misfire import SkippedRange, decide
 from jobs.schedule import Schedule
 from runs.records import NewMisfire, NewRun
 from runs.states import MisfireRule, RunStatus, Trigger
@@ -38,7 +38,7 @@ class DueJob:
     has_upstreams: bool
     pool: str
     priority: str
-    is_paused: bool
+    paused_since: datetime | None  # by a pause of its team or of everything
 
     @property
     def ticks(self) -> Schedule:
@@ -76,11 +76,16 @@ class JobDecision:
 
 
 def decide_job(job: DueJob, now: datetime, oldest_hot: datetime) -> JobDecision:
-    """Decide on every tick of the job from next_run_at to `now`."""
-    if job.is_paused:
-        return _advance_paused(job, now)
+    """Decide on every tick of the job from next_run_at to `now`: by policy, unless it is paused.
+
+    Ticks up to the instant at which a pause began are the policy's, however late they are found.
+    """
+    schedule = job.ticks
+    before_pause = schedule
+    if job.paused_since is not None:
+        before_pause = replace(schedule, ends_at=_earlier(job.ends_at, job.paused_since))
     decision = decide(
-        job.ticks,
+        before_pause,
         job.next_run_at,
         now,
         policy=job.misfire_policy,
@@ -91,12 +96,20 @@ def decide_job(job: DueJob, now: datetime, oldest_hot: datetime) -> JobDecision:
     misfires = [
         _misfire(job, found, MisfireRule(found.rule), found.into) for found in decision.skipped
     ]
-    misfires += _dst_gaps(job, decision, now)
+    next_run_at = decision.next_run_at
+    if job.paused_since is not None and next_run_at is None:
+        misfires += paused_range(job, max(job.next_run_at - INSTANT, job.paused_since), now)
+        next_run_at = schedule.next_after(now)
+    misfires += gap_records(job, job.next_run_at, next_run_at)
     runs = tuple(
         new_run(job, fire.tick, priority="low" if fire.is_catch_up else job.priority)
         for fire in decision.fires
     )
-    return JobDecision(job.job_id, runs, tuple(misfires), decision.next_run_at)
+    return JobDecision(job.job_id, runs, tuple(misfires), next_run_at)
+
+
+def _earlier(one: datetime | None, other: datetime) -> datetime:
+    return other if one is None else min(one, other)
 
 
 def new_run(job: DueJob, tick: datetime, *, priority: str) -> NewRun:
@@ -136,19 +149,18 @@ class _Range:
     count: int
 
 
-def _advance_paused(job: DueJob, now: datetime) -> JobDecision:
-    misfires = paused_range(job, job.next_run_at - INSTANT, now)
-    return JobDecision(job.job_id, (), misfires, job.ticks.next_after(now))
+def gap_records(job: DueJob, after: datetime, next_run_at: datetime | None) -> list[NewMisfire]:
+    """What dstPolicy skip leaves out from `after` to the next tick: recorded ahead of it.
 
-
-def _dst_gaps(job: DueJob, decision: MisfireDecision, now: datetime) -> list[NewMisfire]:
-    """What dstPolicy skip left out since the last decision: each gap is in one such span."""
+    So every gap before next_run_at is recorded, as is every tick. Without a next tick it is those
+    up to endsAt.
+    """
     if job.dst_policy != "skip":
         return []
-    until = decision.next_run_at or now
+    until = next_run_at or job.ends_at or after
     return [
         _misfire(job, _Range(gap, gap, 1), MisfireRule.DST_GAP, None)
-        for gap in job.ticks.gap_ticks(job.next_run_at, until)
+        for gap in job.ticks.gap_ticks(after, until)
     ]
 
 

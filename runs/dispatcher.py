@@ -17,7 +17,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError
 
 from chronoproject.clock import db_now
 from chronoproject.process import cycle_until, first_line
-from runs import partitions
+from runs import partitions, tzdata
 from runs.batch import Batch, dispatch, quarantine
 from runs.floor import SQL
 from runs.leases import NamedLease
@@ -70,6 +70,7 @@ class Dispatcher:
         self.sweeper = Sweeper(DISPATCHER)
         self.sweep_lease = NamedLease("sweeps", name, settings.CHRONO_DISPATCHER_LEASE_SEC)
         self.guard = ClockGuard()
+        self.tzdata = tzdata.Guard()
         self._days: set[date] = set()
 
     def run_forever(self, stop: threading.Event) -> None:
@@ -95,6 +96,7 @@ class Dispatcher:
 
     def dispatch_due(self) -> list[Batch]:
         """Work through what is due, a bounded batch at a time."""
+        self.tzdata.check()
         now = db_now()
         if self.guard.is_held(now, time.clock_gettime(time.CLOCK_BOOTTIME)):
             return []

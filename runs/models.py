@@ -181,7 +181,10 @@ class Misfire(models.Model):
 
     class Meta:
         db_table = "misfires"
-        indexes = [models.Index(fields=["job", "first_tick"], name="misfires_of_job")]
+        indexes = [
+            models.Index(fields=["job", "first_tick"], name="misfires_of_job"),
+            models.Index(fields=["last_tick"], name="misfires_age"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.tick_count} {self.rule}"
@@ -304,3 +307,40 @@ class RunFloor(models.Model):
 
     def __str__(self) -> str:
         return self.floor.isoformat()
+
+
+class TickCheck(models.Model):
+    """What the nightly verification found of a UTC day; unfinished while it goes on."""
+
+    day = models.DateField(primary_key=True)
+    started_at = models.DateTimeField(db_default=Now())
+    finished_at = models.DateTimeField(null=True)
+    above = models.UUIDField(default=uuid.UUID(int=0))  # jobs up to this id have been verified
+    jobs = models.PositiveBigIntegerField(default=0)
+    expected = models.PositiveBigIntegerField(default=0)
+    found = models.PositiveBigIntegerField(default=0)
+    due = models.PositiveBigIntegerField(default=0)
+    missing = models.PositiveBigIntegerField(default=0)
+    duplicate = models.PositiveBigIntegerField(default=0)
+    unexplained = models.PositiveBigIntegerField(default=0)
+    percentage = models.FloatField(null=True)
+
+    class Meta:
+        db_table = "tick_checks"
+
+    def __str__(self) -> str:
+        return f"{self.day}: {self.percentage}"
+
+
+class Tzdata(models.Model):
+    """One row: the newest tzdata that a dispatcher ran with; an older one refuses (PROTOCOL 5)."""
+
+    tzdata_id = models.SmallIntegerField(primary_key=True, default=1)
+    version = models.CharField(max_length=16)
+    since = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        db_table = "tzdata"
+
+    def __str__(self) -> str:
+        return self.version

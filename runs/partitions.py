@@ -13,6 +13,7 @@ from datetime import UTC, date, datetime, timedelta
 from functools import partial
 
 from django.db import OperationalError, connection, transaction
+from django.db.backends.utils import CursorWrapper
 
 from chronoproject.sql import LOCK_NOT_AVAILABLE, sqlstate
 
@@ -96,11 +97,28 @@ def _create(table: str, day: date) -> bool:
             f"CREATE TABLE {name} (LIKE {table} INCLUDING ALL)"
             " WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01)"
         )
+        span = [f"{day}T00:00:00Z", f"{day + ONE_DAY}T00:00:00Z"]
+        _take_from_default(cursor, table, name, span)
         cursor.execute(
-            f"ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES FROM (%s) TO (%s)",
-            [f"{day}T00:00:00Z", f"{day + ONE_DAY}T00:00:00Z"],
+            f"ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES FROM (%s) TO (%s)", span
         )
     return True
+
+
+def _take_from_default(cursor: CursorWrapper, table: str, name: str, span: list[str]) -> None:
+    """Move the day's rows that came while it had no partition; with them it could not be attached.
+
+    The lock lets no statement wait for a row that is then gone from where it looks.
+    """
+    default, of_day = f"{table}_default", "scheduled_for >= %s AND scheduled_for < %s"
+    cursor.execute(f"SELECT EXISTS (SELECT FROM {default} WHERE {of_day})", span)  # noqa: S608
+    if (row := cursor.fetchone()) and row[0]:
+        cursor.execute(f"LOCK TABLE {default} IN ACCESS EXCLUSIVE MODE")
+        cursor.execute(
+            f"WITH moved AS (DELETE FROM {default} WHERE {of_day} RETURNING *)"  # noqa: S608
+            f" INSERT INTO {name} SELECT * FROM moved",
+            span,
+        )
 
 
 def _drop(table: str, day: date) -> bool:

@@ -7,9 +7,10 @@ from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 
 from jobs.api.params import Param, openapi_params
-from jobs.choices import Change
+from jobs.choices import Change, DstPolicy
 from jobs.definition import WRITTEN
-from jobs.fields import Choice, Field, Instant, Nullable, Record, Schema, Text
+from jobs.fields import Choice, Field, Instant, Integer, Nullable, Record, Schema, Text
+from jobs.kinds import When
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -134,12 +135,63 @@ PROBLEM: Schema = {
     },
     "required": ["type", "title", "status", "detail", "errors"],
 }
+MAX_PREVIEWED = 1000
+PREVIEW = Record(
+    {
+        "schedule": Field(When()),
+        "timezone": Field(Text(1, 64), "UTC", "IANA name"),
+        "dstPolicy": Field(Choice(DstPolicy.values), DstPolicy.VIXIE.value),
+        "count": Field(Integer(1, MAX_PREVIEWED), 10, "how many ticks"),
+        "after": Field(Nullable(Instant()), None, "only ticks after; default: now"),
+        "jobId": Field(Nullable(Text(1, 64)), None, "what H is hashed from; a job's own id"),
+    }
+)
 PAUSE = Record({"reason": Field(Text(0, 500), "", "shown while the job is paused")})
 
 
 def read_schema(properties: Mapping[str, Schema]) -> Schema:
     """Return the schema of what is only read: every member is there."""
     return {"type": "object", "properties": dict(properties), "required": list(properties)}
+
+
+INSTANTS: Schema = {"type": "array", "items": Instant().schema()}
+DRY_RUN: dict[str, Schema] = {
+    "dryRun": {"type": "boolean", "const": True},
+    "id": {"type": "string", "format": "uuid"},
+    "nextRunAt": Nullable(Instant()).schema(),
+    "from": Instant().schema(),
+    "to": Instant().schema() | {"description": "30 days on, or as far as was compared"},
+    "isComplete": {"type": "boolean", "description": "false: too many ticks for all 30 days"},
+    "counts": read_schema(
+        {key: {"type": "integer"} for key in ("added", "removed", "moved", "kept")}
+    ),
+    "added": INSTANTS | {"description": "the first 100, as of the other two"},
+    "removed": INSTANTS,
+    "moved": {
+        "type": "array",
+        "items": read_schema({"from": Instant().schema(), "to": Instant().schema()}),
+        "description": "as many ticks on the same date, at other times",
+    },
+}
+SCHEDULE_PREVIEW: dict[str, Schema] = {
+    "description": {"type": "string", "description": "the schedule in words"},
+    "timezone": {"type": "string"},
+    "ticks": {
+        "type": "array",
+        "items": read_schema(
+            {
+                "tick": Instant().schema(),
+                "local": {"type": "string", "description": "on the wall clock of the zone"},
+                "note": {"type": ["string", "null"]},
+            }
+        ),
+    },
+    "notes": {
+        "type": "array",
+        "items": read_schema({"at": Instant().schema(), "text": {"type": "string"}}),
+        "description": "what each change of the clocks in the coming year does",
+    },
+}
 
 
 def _job() -> Schema:
@@ -190,6 +242,9 @@ def components() -> dict[str, Schema]:
                 },
             }
         ),
+        "JobDryRun": read_schema(DRY_RUN),
+        "SchedulePreview": read_schema(SCHEDULE_PREVIEW),
+        "SchedulePreviewRequest": PREVIEW.schema(),
         "JobPage": page_of("Job"),
         "JobVersionPage": page_of("JobVersion"),
     }

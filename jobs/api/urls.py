@@ -2,9 +2,10 @@
 
 from django.urls import path
 
-from jobs.api import views
+from jobs.api import schedules, views
 
 urlpatterns = [
+    path("schedules/preview", schedules.SchedulePreviewView.as_view()),
     path("jobs", views.JobListView.as_view()),
     path("jobs/<str:job_id>", views.JobView.as_view()),
     path("jobs/<str:job_id>/pause", views.JobPauseView.as_view()),

@@ -1,6 +1,7 @@
 """Jobs over HTTP: thin, each method reads its request, calls one service and represents it."""
 
 from collections.abc import Callable
+from functools import partial
 
 from django.http import HttpResponse
 from rest_framework.request import Request
@@ -11,9 +12,12 @@ from jobs.api.openapi import IDEMPOTENCY_KEY, IF_MATCH, PAUSE, operation, ref
 from jobs.api.pages import cursor_param, one_integer, page, time_and_id
 from jobs.api.params import LIMIT, flag_param, read_params, text_param
 from jobs.api.represent import etag, job_bodies, job_body, version_body
+from jobs.api.schedules import changes_body
 from jobs.body import check_body
+from jobs.errors import FieldErrors
 from jobs.idempotency import Answer
 from jobs.models import Job
+from jobs.rehearsal import rehearse
 from jobs.selectors import JobFilter
 
 LIST_PARAMS = {
@@ -23,6 +27,7 @@ LIST_PARAMS = {
     "limit": LIMIT,
     "cursor": cursor_param(time_and_id),
 }
+EDIT_PARAMS = {"dryRun": flag_param("only say what the edit would change", default=False)}
 VERSION_PARAMS = {"limit": LIMIT, "cursor": cursor_param(one_integer)}
 
 
@@ -33,6 +38,12 @@ def if_match_of(request: Request) -> Callable[[int], bool] | None:
         return None
     tags = {tag.strip() for tag in header.split(",")}
     return lambda version: "*" in tags or f'"{version}"' in tags
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise FieldErrors([("dryRun", "must be true or false")])
+    return value
 
 
 class JobListView(TeamView):
@@ -86,44 +97,44 @@ class JobView(TeamView):
     @operation(
         "replaceJob",
         "Replace a job's definition",
-        {200: ref("Job")},
+        {200: {"oneOf": [ref("Job"), ref("JobDryRun")]}},
         body=ref("JobWrite"),
+        params=EDIT_PARAMS,
         headers=[IF_MATCH],
         path=["job_id"],
         errors=[409, 412],
     )
     def put(self, request: Request, job_id: str) -> HttpResponse:
         """Replace the definition; read-only fields are ignored."""
-        read_params(request, {})
-        job = services.job_replace(
-            object_id(job_id, "job"),
-            self.team,
-            request.data,
-            actor=self.actor,
-            if_match=if_match_of(request),
-        )
-        return self.shown(job)
+        return self.edited(request, job_id, services.job_replace)
 
     @operation(
         "patchJob",
         "Replace some of a job's fields",
-        {200: ref("Job")},
+        {200: {"oneOf": [ref("Job"), ref("JobDryRun")]}},
         body=ref("JobPatch"),
+        params=EDIT_PARAMS,
         headers=[IF_MATCH],
         path=["job_id"],
         errors=[409, 412],
     )
     def patch(self, request: Request, job_id: str) -> HttpResponse:
         """Replace the top-level fields that are given."""
-        read_params(request, {})
-        job = services.job_patch(
-            object_id(job_id, "job"),
-            self.team,
-            request.data,
-            actor=self.actor,
-            if_match=if_match_of(request),
+        return self.edited(request, job_id, services.job_patch)
+
+    def edited(self, request: Request, job_id: str, write: Callable[..., Job]) -> HttpResponse:
+        """Make the edit and represent the job; of a dry run, what it would change."""
+        is_dry_run = read_params(request, EDIT_PARAMS)["dryRun"]
+        body, identity = request.data, object_id(job_id, "job")
+        if isinstance(body, dict) and "dryRun" in body:
+            is_dry_run |= _flag(body["dryRun"])
+            body = {name: value for name, value in body.items() if name != "dryRun"}
+        edit = partial(
+            write, identity, self.team, body, actor=self.actor, if_match=if_match_of(request)
         )
-        return self.shown(job)
+        if is_dry_run:
+            return reply(changes_body(*rehearse(identity, self.team, edit)))
+        return self.shown(edit())
 
     @operation(
         "deleteJob",

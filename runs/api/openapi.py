@@ -4,6 +4,7 @@ from jobs.api.openapi import page_of, read_schema
 from jobs.choices import JobKind
 from jobs.fields import Boolean, Choice, Field, Instant, Json, Nullable, Record, Schema
 from jobs.payloads import OVERRIDES
+from runs.reconcile import Fate
 from runs.states import AttemptOutcome, RunStatus, Trigger
 
 TRIGGER = Record(
@@ -13,6 +14,13 @@ TRIGGER = Record(
         "withDownstream": Field(
             Boolean(), default=False, description="also a run of every job below, after this one"
         ),
+    }
+)
+BACKFILL = Record(
+    {
+        "from": Field(Instant(), description="the first instant whose tick is made"),
+        "to": Field(Instant(), description="ticks before it are made, up to now"),
+        "dryRun": Field(Boolean(), default=False, description="only say what would be made"),
     }
 )
 
@@ -55,6 +63,29 @@ ATTEMPT: dict[str, Schema] = {
     "reason": TEXT,
     **ENDED,
 }
+TICK: dict[str, Schema] = {
+    "tick": INSTANT,
+    "fate": Choice(Fate.values).schema()
+    | {"description": "due: not yet; the last three should not be there"},
+    "runId": {
+        "type": ["string", "null"],
+        "format": "uuid",
+        "description": "its run; of a coalesced tick the run it went into",
+    },
+    "detail": TEXT | {"description": "what is wrong, else empty"},
+}
+BACKFILLED: dict[str, Schema] = {
+    "dryRun": {"type": "boolean"},
+    "from": INSTANT,
+    "to": INSTANT,
+    "count": NUMBER | {"description": "how many runs are made"},
+    "ticks": {
+        "type": "array",
+        "items": read_schema({"tick": INSTANT, "runId": UID}),
+        "description": "the first 1,000 of them",
+    },
+    "operationId": TEXT_OR_NULL | {"description": "of a large one, which a worker makes"},
+}
 EXPLANATION: dict[str, Schema] = {
     "runId": UID,
     "status": STATUS,
@@ -76,6 +107,10 @@ def components() -> dict[str, Schema]:
         "RunDetail": read_schema({**RUN, "payload": {}, "output": {}}),
         "RunPage": page_of("Run"),
         "RunTrigger": trigger,
+        "Tick": read_schema(TICK),
+        "TickPage": page_of("Tick"),
+        "Backfill": BACKFILL.schema(),
+        "Backfilled": read_schema(BACKFILLED),
         "Attempt": read_schema(ATTEMPT),
         "AttemptPage": page_of("Attempt"),
         "Explanation": read_schema(EXPLANATION),

@@ -2,11 +2,13 @@
 
 from django.urls import path
 
-from runs.api import logs, views
+from runs.api import ledger, logs, views
 
 urlpatterns = [
     path("jobs/<str:job_id>/runs", views.JobRunListView.as_view()),
     path("jobs/<str:job_id>/trigger", views.JobTriggerView.as_view()),
+    path("jobs/<str:job_id>/ticks", ledger.JobTicksView.as_view()),
+    path("jobs/<str:job_id>/backfill", ledger.JobBackfillView.as_view()),
     path("runs", views.RunListView.as_view()),
     path("runs/<str:run_id>", views.RunView.as_view()),
     path("runs/<str:run_id>/attempts", views.RunAttemptsView.as_view()),

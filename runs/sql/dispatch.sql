@@ -18,8 +18,8 @@ WITH due AS MATERIALIZED (
     FOR UPDATE OF j SKIP LOCKED
 ), known AS (
     SELECT d.*,
-           EXISTS (SELECT FROM pauses p WHERE p.ended_at IS NULL
-                   AND (p.owner = d.owner OR p.owner IS NULL)) AS is_paused,
+           (SELECT min(p.created_at) FROM pauses p WHERE p.ended_at IS NULL
+            AND (p.owner = d.owner OR p.owner IS NULL)) AS paused_since,
            EXISTS (SELECT FROM deps e WHERE e.depends_on_job_id = d.job_id) AS has_downstreams
     FROM due d
 )
@@ -29,13 +29,13 @@ SELECT array_agg(job_id::text ORDER BY job_id) AS job_ids,
        schedule, run_at, every_sec, anchor, timezone, dst_policy, starts_at, ends_at, next_run_at,
        misfire_policy, misfire_grace_sec, max_catchup, max_retries, max_concurrency,
        concurrency_key, has_upstreams, has_downstreams, pool, priority, kind, timeout_sec,
-       kill_grace_sec, is_paused
+       kill_grace_sec, paused_since
 FROM known
 GROUP BY schedule, run_at, every_sec, anchor, timezone, dst_policy, starts_at, ends_at, next_run_at,
          misfire_policy, misfire_grace_sec, max_catchup, max_retries, max_concurrency,
          concurrency_key, has_upstreams, has_downstreams, pool, priority, kind, timeout_sec,
-         kill_grace_sec, is_paused,
-         CASE WHEN schedule ~* '(^|[ ,])H' THEN job_id END
+         kill_grace_sec, paused_since,
+         CASE WHEN schedule ~* '(^|[[:space:],])H' THEN job_id END
 ORDER BY next_run_at
 
 -- name: advance_jobs

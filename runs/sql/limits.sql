@@ -17,6 +17,7 @@ WHERE run_id = ANY(%(run_id)s::uuid[]) AND limit_key IS NOT NULL
   AND scheduled_for BETWEEN %(first)s::timestamptz AND %(last)s::timestamptz
 
 -- name: release_held
+-- The oldest first, but a tick of its own time before all that a backfill has made.
 WITH active AS (
     SELECT limit_key, count(*) AS busy FROM runs
     WHERE limit_key = ANY(%(limit_key)s::text[]) AND status IN ('queued', 'running', 'retrying')
@@ -24,7 +25,8 @@ WITH active AS (
     GROUP BY limit_key
 ), held AS (
     SELECT r.run_id, r.scheduled_for, r.limit_key, j.max_concurrency,
-           row_number() OVER (PARTITION BY r.limit_key ORDER BY r.scheduled_for, r.run_id) AS place
+           row_number() OVER (PARTITION BY r.limit_key
+                              ORDER BY r.trigger = 'backfill', r.scheduled_for, r.run_id) AS place
     FROM runs r JOIN jobs j ON j.job_id = r.job_id
     WHERE r.limit_key = ANY(%(limit_key)s::text[]) AND r.status = 'waiting'
       AND r.reason = 'concurrency' AND r.scheduled_for >= %(floor)s::timestamptz
@@ -39,10 +41,12 @@ WHERE r.run_id = h.run_id AND r.scheduled_for = h.scheduled_for AND r.status = '
 RETURNING r.run_id, r.scheduled_for
 
 -- name: still_held
+-- What a policy is applied to. A backfilled run waits for its turn, whatever the policy.
 SELECT r.run_id, r.scheduled_for, r.limit_key, r.job_id, j.concurrency_policy
 FROM runs r JOIN jobs j ON j.job_id = r.job_id
 WHERE r.limit_key = ANY(%(limit_key)s::text[]) AND r.status = 'waiting' AND r.reason = 'concurrency'
-  AND j.concurrency_policy <> 'queue' AND r.scheduled_for >= %(floor)s::timestamptz
+  AND j.concurrency_policy <> 'queue' AND r.trigger <> 'backfill'
+  AND r.scheduled_for >= %(floor)s::timestamptz
 ORDER BY r.scheduled_for, r.run_id
 
 -- name: active_of_jobs

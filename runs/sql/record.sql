@@ -47,6 +47,14 @@ SELECT * FROM unnest(%(job_id)s::uuid[], %(owner)s::bigint[], %(first_tick)s::ti
                      %(last_tick)s::timestamptz[], %(tick_count)s::int[], %(rule)s::text[],
                      %(into_scheduled_for)s::timestamptz[], %(job_version)s::int[])
 
+-- name: forget_gaps
+-- Gaps recorded ahead for a version that an edit has ended before they came.
+DELETE FROM misfires
+WHERE job_id = %(job_id)s::uuid AND rule = 'dst_gap' AND first_tick > %(after)s::timestamptz
+
+-- name: paused_since
+SELECT min(created_at) FROM pauses WHERE ended_at IS NULL AND (owner = %(owner)s OR owner IS NULL)
+
 -- name: lower_floor
 -- Younger instants stand above any floor; for older ones the row's lock orders this with raise_floor.
 UPDATE run_floor SET floor = least(floor, date_trunc('day', %(instant)s::timestamptz, 'UTC'))

@@ -135,12 +135,9 @@ def test_jobs_that_would_close_a_cycle_at_once_do_not() -> None:
 
 
 def has_waiter() -> bool:
-    """Tell whether a session of this database waits for a lock."""
+    """Tell whether a session waits for a lock."""
     with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT EXISTS (SELECT FROM pg_stat_activity"
-            " WHERE datname = current_database() AND wait_event_type = 'Lock')"
-        )
+        cursor.execute("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)")
         row = cursor.fetchone()
     return bool(row and row[0])
 

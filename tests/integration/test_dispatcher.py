@@ -22,6 +22,7 @@ from tests.integration import support
 pytestmark = pytest.mark.django_db
 
 MINUTE = timedelta(minutes=1)
+SECOND = timedelta(seconds=1)
 
 
 def this_minute() -> datetime:
@@ -126,13 +127,28 @@ def test_missed_ticks_go_by_the_policy() -> None:
 def test_a_paused_team_keeps_advancing_and_the_ledger_says_so() -> None:
     due = this_minute()
     job = support.job(schedule="* * * * *", next_run_at=due - 2 * MINUTE)
-    Pause.objects.create(owner=job.owner, created_by="test")
+    Pause.objects.create(owner=job.owner, created_by="test", created_at=due - 9 * MINUTE)
     batch()
     job.refresh_from_db()
     assert job.next_run_at == due + MINUTE
     assert ticks(job) == []
     misfire = Misfire.objects.get(job=job)
     assert (misfire.rule, misfire.tick_count, misfire.first_tick) == ("paused", 3, due - 2 * MINUTE)
+
+
+def test_ticks_that_were_due_before_a_pause_began_go_by_the_policy() -> None:
+    due = this_minute()
+    job = support.job(schedule="* * * * *", next_run_at=due - 9 * MINUTE)
+    Pause.objects.create(created_by="test", created_at=due - 4 * MINUTE - SECOND)
+    batch()
+    job.refresh_from_db()
+    assert job.next_run_at == due + MINUTE
+    assert ticks(job) == [due - 5 * MINUTE]
+    found = Misfire.objects.filter(job=job).order_by("first_tick")
+    assert list(found.values_list("rule", "first_tick", "tick_count")) == [
+        ("coalesced", due - 9 * MINUTE, 4),
+        ("paused", due - 4 * MINUTE, 5),
+    ]
 
 
 def test_a_limited_job_is_admitted_in_the_same_transaction() -> None:

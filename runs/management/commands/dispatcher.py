@@ -4,10 +4,11 @@ import argparse
 import os
 import socket
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 
 from chronoproject.process import stop_on_signals
 from runs.dispatcher import Dispatcher
+from runs.tzdata import OutdatedTzdata
 
 
 class Command(BaseCommand):
@@ -22,4 +23,7 @@ class Command(BaseCommand):
     def handle(self, *args: object, **options: str) -> None:
         """Cycle until told to stop; the holder's name is unique to this boot."""
         holder = f"{options['name']}@{socket.gethostname()}-{os.getpid()}"
-        Dispatcher(holder).run_forever(stop_on_signals())
+        try:
+            Dispatcher(holder).run_forever(stop_on_signals())
+        except OutdatedTzdata as error:
+            raise CommandError(str(error)) from error

@@ -119,7 +119,7 @@ def test_a_rerun_that_succeeds_revives_what_was_skipped() -> None:
     end(first, at)
     assert [status(one, at) for one in (second, third)] == [QUEUED, WAITING]
     assert set(Run.objects.filter(job__in=[second, third]).values_list("priority")) == {("low",)}
-    revived = AuditEntry.objects.filter(action="run.revive")
+    revived = AuditEntry.objects.filter(action="revive")
     assert {entry.object_id for entry in revived} == {
         str(support.ref_of(one, at).run_id) for one in (second, third)
     }
