@@ -58,9 +58,10 @@ class Statement(NamedTuple):
 def array(values: Iterable[object]) -> str:
     """Return the values as PostgreSQL spells an array: for long ones, many times a list's speed.
 
-    For numbers, ids, instants in ISO 8601 and None: what needs no quoting. Cast it in the statement.
+    For numbers, ids, ISO 8601 instants and None: what needs no quoting. Cast it in the statement.
     """
-    return "{" + ",".join("NULL" if value is None else str(value) for value in values) + "}"
+    spelt = ("NULL" if value is None else str(value) for value in values)
+    return "{" + ",".join(spelt) + "}"
 
 
 def _as_dicts(cursor: CursorWrapper) -> list[dict[str, Any]]:

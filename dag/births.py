@@ -11,7 +11,7 @@ from typing import Any
 from django.db import transaction
 
 from dag import resolver
-from dag.matching import Latest, Source, SourceEdge, day_span, has_ticks, latest_tick
+from dag.matching import INSTANT, Latest, Source, SourceEdge, day_span, has_ticks, latest_tick
 from dag.statements import SQL
 from jobs.schedule import Schedule
 from runs.records import NewRun
@@ -138,7 +138,7 @@ def _ticks_in(schedule: Schedule | None, span: tuple[datetime, datetime]) -> int
     if schedule is None:
         return None
     start, until = span
-    return schedule.count(start - resolver.INSTANT, until - resolver.INSTANT)
+    return schedule.count(start - INSTANT, until - INSTANT)
 
 
 def _matched_tick(known: Known, job_id: uuid.UUID, at: datetime) -> datetime | None:

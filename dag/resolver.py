@@ -13,10 +13,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from chronoproject import sql
-from chronoproject.clock import db_now
 from dag.graph import topological_order
 from dag.statements import SQL
 from dag.trigger_rules import OUTCOMES, Action, Outcome, RuleDecision, Tally, decide
@@ -27,8 +26,10 @@ from runs.states import RunStatus
 
 logger = logging.getLogger(__name__)
 
-INSTANT = timedelta(microseconds=1)
 AT_ONCE = 20_000  # runs looked at in one transaction; the sweep takes the rest
+MANY_EDGES = 16
+# One success among others still under way decides nothing by these.
+PATIENT_RULES = frozenset({TriggerRule.ALL_SUCCESS, TriggerRule.ALL_DONE, TriggerRule.NONE_FAILED})
 WORDS = {**OUTCOMES, "due": Outcome.PENDING, "absent": Outcome.ABSENT}
 
 
@@ -43,9 +44,11 @@ class Member:
     logical_date: datetime
     status: str
     is_deleted: bool
+    edges: int
     trigger_rule: str | None
     span_from: datetime | None
     span_until: datetime | None
+    seen_at: datetime
 
     @property
     def ref(self) -> RunRef:
@@ -90,14 +93,16 @@ class Decided:
 
 def followers(finished: Sequence[Moved]) -> list[RunRef]:
     """Return the runs that wait directly for these; for most jobs none, at the price of a probe."""
+    if not SQL["has_followers"].value(job_id=list({run.job_id for run in finished})):
+        return []
     return _refs_from("direct_followers", finished)
 
 
 def resolve_after(finished: Sequence[Moved], refs: Sequence[RunRef]) -> int:
     """Decide on the followers of finished runs; after a failure on all that is below at once."""
-    if any(run.status != RunStatus.SUCCEEDED for run in finished):
-        refs = list({*refs, *_refs_from("all_followers", finished)})
-    return resolve(refs)
+    if all(run.status == RunStatus.SUCCEEDED for run in finished):
+        return resolve(refs, is_good_news=True)
+    return resolve(list({*refs, *_refs_from("all_followers", finished)}))
 
 
 def _refs_from(statement: str, runs: Iterable[Moved | Member]) -> list[RunRef]:
@@ -114,9 +119,15 @@ def _refs_from(statement: str, runs: Iterable[Moved | Member]) -> list[RunRef]:
 
 
 @sql.retrying()
-def resolve(refs: Sequence[RunRef]) -> int:
-    """Lock, read, decide and move these runs and whatever follows at once; return how many."""
-    decided = decide_on(lock(refs))
+def resolve(refs: Sequence[RunRef], *, is_good_news: bool = False) -> int:
+    """Lock, read, decide and move these runs and whatever follows at once; return how many.
+
+    Good news is that upstreams succeeded, and nothing else has happened.
+    """
+    members = lock(refs)
+    if is_good_news:
+        members = _without_those_that_surely_wait(members)
+    decided = decide_on(members)
     further = [one.member for one in decided if one.reaches_further]
     if further and (below := set(_refs_from("all_followers", further)) - set(refs)):
         decided = decide_on(lock([*refs, *below]))
@@ -129,6 +140,23 @@ def lock(refs: Sequence[RunRef]) -> list[Member]:
         return []
     rows = SQL["lock_unresolved"].rows(**lifecycle.keys_of(refs))
     return [Member(*row) for row in rows]
+
+
+def _without_those_that_surely_wait(members: Sequence[Member]) -> list[Member]:
+    """Leave out runs of many upstreams of which one is under way: a success decides nothing there.
+
+    Counting a thousand upstreams at each of a thousand completions would be a million look-ups.
+    """
+    wide = [
+        one
+        for one in members
+        if one.edges > MANY_EDGES and not one.was_skipped and one.trigger_rule in PATIENT_RULES
+    ]
+    if not wide:
+        return list(members)
+    rows = SQL["wait_for_live"].rows(run_id=[one.run_id for one in wide], **_bounds(wide))
+    waiting_on = {row[0] for row in rows}
+    return [one for one in members if one.run_id not in waiting_on]
 
 
 def decide_on(members: Sequence[Member]) -> list[Decided]:
@@ -155,25 +183,39 @@ def _outcome_of(decision: RuleDecision) -> Outcome:
 
 
 def _read_outcomes(members: Sequence[Member]) -> Mapping[uuid.UUID, Seen]:
+    """Look at the runs of the ticks that are waited for; where that settles little, look closely.
+
+    `inside` holds upstreams that are members: what they come to is being decided.
+    """
     seen: dict[uuid.UUID, Seen] = defaultdict(Seen)
-    spans = [
-        (member.span_from, member.span_until)
-        for member in members
-        if member.span_from is not None and member.span_until is not None
-    ]
-    if not spans:
+    if not any(member.edges for member in members):
         return seen
-    rows = SQL["read_outcomes"].rows(
-        run_id=[member.run_id for member in members],
-        first=min(start for start, _ in spans),
-        last=max(db_now(), *(until for _, until in spans)),
-    )
+    bounds = _bounds(members)
+    rows = SQL["read_standing"].rows(run_id=[member.run_id for member in members], **bounds)
+    unsettled = {row[0] for row in rows if row[1] is None}
+    rows = [row for row in rows if row[0] not in unsettled]
+    if unsettled:
+        rows += SQL["read_outcomes"].rows(
+            run_id=list(unsettled), member_id=[member.run_id for member in members], **bounds
+        )
     for run_id, status, inside, count in rows:
         if inside is None:
             seen[run_id].outcomes += [WORDS[status]] * count
         else:
             seen[run_id].inside.add(inside)
     return seen
+
+
+def _bounds(members: Iterable[Member]) -> dict[str, datetime]:
+    """Return between which instants upstream runs are looked for, constants that prune partitions.
+
+    A coalesced tick's run, and a triggered one that stands for a tick, may be as late as now.
+    """
+    spans = [(one.span_from, one.span_until, one.seen_at) for one in members if one.edges]
+    return {
+        "first": min(start for start, _, _ in spans if start is not None),
+        "last": max(max(until, seen) for _, until, seen in spans if until is not None),
+    }
 
 
 # --- moving ---------------------------------------------------------------------------------

@@ -70,11 +70,6 @@ def answer_once(
         raise
 
 
-def purge(*, limit: int = 1000) -> int:
-    """Delete up to `limit` keys whose day is over; return how many."""
-    return SQL["purge_keys"].run(keep_hours=settings.CHRONO_IDEMPOTENCY_HOURS, limit=limit)
-
-
 def _claim(team: Team, key: str, request_hash: str) -> _Claim | None:
     rows = SQL["claim_key"].rows(
         owner=team.team_id,

@@ -13,7 +13,7 @@ from jobs.errors import Unavailable
 from runs import backfill, services
 
 QUEUE = "chrono.operations"
-kept = partial(shared_task, queue=QUEUE, ignore_result=False)
+kept = partial(shared_task, ignore_result=False)
 
 
 def _ids(texts: Sequence[str]) -> list[uuid.UUID]:
@@ -50,14 +50,15 @@ OPERATIONS = {"trigger": trigger_jobs, "cancel": cancel_runs, "rerun": rerun_run
 
 def hand_over(action: str, ids: Sequence[uuid.UUID], actor: str) -> AsyncResult:
     """Send a large operation (a key of OPERATIONS) to the workers; return its handle."""
-    return OPERATIONS[action].apply_async(args=[[str(one) for one in ids], actor])
+    texts = [str(one) for one in ids]
+    return OPERATIONS[action].apply_async(args=[texts, actor], queue=QUEUE)
 
 
 def hand_over_backfill(plan: backfill.Plan, actor: str) -> str:
     """Send a large backfill to the workers; return its id; Unavailable."""
     span = [plan.since.isoformat(), plan.before.isoformat()]
     try:
-        handle = backfill_job.apply_async(args=[str(plan.job.job_id), *span, actor])
+        handle = backfill_job.apply_async(args=[str(plan.job.job_id), *span, actor], queue=QUEUE)
     except OperationalError as error:
         raise Unavailable("The queue for large operations does not answer; try again.") from error
     return str(handle.id)

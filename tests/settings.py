@@ -9,3 +9,5 @@ from chronoproject.settings import DATABASES
 # The database's own name, so that processes which a test starts find it by DATABASE_URL.
 DATABASES["default"]["TEST"] = {"NAME": servers.DATABASE}
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # fast; nothing to protect
+# A test is a transaction, and on a busy machine it may think longer between two statements.
+DATABASES["default"]["OPTIONS"]["options"] += " -c idle_in_transaction_session_timeout=60000"

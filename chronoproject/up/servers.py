@@ -16,14 +16,20 @@ START_SEC = 60.0
 STOP_SEC = 40.0
 HOLDERS_SEC = 20.0
 MAX_EXITS = 3
+# Schemes that Celery's transport knows and a plain client does not.
+LEFT_TO_CELERY = frozenset({"sentinel", "redis+socket"})
 
 
-def start_servers(config: Config, supervisor: Supervisor) -> dict[str, str]:
-    """Returns database_url and redis_url of servers that answer."""
+def check_given(config: Config) -> None:
+    """Meet the servers that URLs name before anything is started."""
     if config.database_url:
         check_postgres(config.database_url)
     if config.redis_url:
         check_redis(config.redis_url)
+
+
+def start_servers(config: Config, supervisor: Supervisor) -> dict[str, str]:
+    """Start those that no URL names; returns database_url and redis_url."""
     return {
         "database_url": config.database_url
         or _start(EmbeddedPostgres(config.home / "postgres"), supervisor),
@@ -48,6 +54,8 @@ def check_postgres(url: str) -> None:
 
 def check_redis(url: str) -> None:
     where = urlsplit(url)
+    if where.scheme in LEFT_TO_CELERY:
+        return
     place = f"{where.hostname}:{where.port or 6379}"
     try:
         client = redis.Redis.from_url(url, socket_timeout=5, socket_connect_timeout=5)

@@ -15,7 +15,7 @@ from chronoproject.up.console import Console
 from chronoproject.up.faults import StopRequestedError, UpError
 from chronoproject.up.home import Home
 from chronoproject.up.leftovers import end_leftovers
-from chronoproject.up.servers import MAX_EXITS, start_servers
+from chronoproject.up.servers import MAX_EXITS, check_given, start_servers
 from chronoproject.up.supervisor import Supervisor
 
 READY_SEC = 120.0
@@ -48,14 +48,17 @@ class Up:
             except StopRequestedError:
                 self.console.say("stopping (a second Ctrl-C does not wait for running jobs)")
             finally:
+                has_started = bool(self.supervisor.children)
                 self.supervisor.stop(plan.stop_stages(self.config))
                 state.forget(self.home)
-                self.console.say("stopped")
+                if has_started:
+                    self.console.say("stopped")
 
     def _bring_up(self) -> None:
         end_leftovers(self.home, state.read_processes(self.home), self.console.say)
         state.forget(self.home)
         self._check_ports()
+        check_given(self.config)
         self.home.make_secrets()
         self.console.say(f"starting in {self.home.path}")
         self.urls = start_servers(self.config, self.supervisor)

@@ -2,9 +2,13 @@
 -- Locks first, then reads, in two statements (PROTOCOL 9); run_deps is frozen, so reading it beside
 -- the lock is no race.
 
+-- name: has_followers
+-- All that a completion costs a job without downstream: one probe of an index.
+SELECT EXISTS (SELECT FROM run_deps WHERE depends_on_job_id = ANY(%(job_id)s::uuid[]))
+
 -- name: direct_followers
--- No runs are looked at: for a job without downstream this is one probe of an index. A coalesced
--- tick rings with the run it went into. A local date is never longer than three days.
+-- No runs are looked at. A coalesced tick rings with the run it went into. A local date is never
+-- longer than three days.
 SELECT DISTINCT d.run_id, d.scheduled_for
 FROM unnest(%(job_id)s::uuid[], %(logical_date)s::timestamptz[]) AS f(job_id, logical_date)
 CROSS JOIN LATERAL (
@@ -48,13 +52,14 @@ LIMIT %(limit)s
 -- name: lock_unresolved
 -- In primary key order (PROTOCOL 8). What its upstreams had skipped may be revived (PROTOCOL 25).
 SELECT r.run_id, r.scheduled_for, r.job_id, r.owner, r.logical_date, r.status,
-       j.deleted_at IS NOT NULL AS is_deleted, d.trigger_rule, d.span_from, d.span_until
+       j.deleted_at IS NOT NULL AS is_deleted, d.edges,
+       d.trigger_rule, d.span_from, d.span_until, clock_timestamp() AS seen_at
 FROM runs r
 JOIN jobs j ON j.job_id = r.job_id
 JOIN unnest(%(run_id)s::uuid[], %(scheduled_for)s::timestamptz[]) AS w(run_id, scheduled_for)
   ON r.run_id = w.run_id AND r.scheduled_for = w.scheduled_for
 LEFT JOIN LATERAL (
-    SELECT min(t.trigger_rule) AS trigger_rule, min(t.span_from) AS span_from,
+    SELECT count(*) AS edges, min(t.trigger_rule) AS trigger_rule, min(t.span_from) AS span_from,
            max(t.span_until) AS span_until
     FROM run_deps t WHERE t.run_id = r.run_id
 ) d ON true
@@ -67,11 +72,12 @@ FOR UPDATE OF r
 -- name: page_waiting
 -- The sweep's walk: the same rows without a lock, oldest first, from where it stopped.
 SELECT r.run_id, r.scheduled_for, r.job_id, r.owner, r.logical_date, r.status,
-       j.deleted_at IS NOT NULL AS is_deleted, d.trigger_rule, d.span_from, d.span_until
+       j.deleted_at IS NOT NULL AS is_deleted, d.edges,
+       d.trigger_rule, d.span_from, d.span_until, clock_timestamp() AS seen_at
 FROM runs r
 JOIN jobs j ON j.job_id = r.job_id
 LEFT JOIN LATERAL (
-    SELECT min(t.trigger_rule) AS trigger_rule, min(t.span_from) AS span_from,
+    SELECT count(*) AS edges, min(t.trigger_rule) AS trigger_rule, min(t.span_from) AS span_from,
            max(t.span_until) AS span_until
     FROM run_deps t WHERE t.run_id = r.run_id
 ) d ON true
@@ -101,95 +107,156 @@ SELECT r.run_id, r.scheduled_for, r.has_news FROM (
     LIMIT %(limit)s
 ) r
 
+-- name: wait_for_live
+-- Of these runs, those that surely wait on: an upstream's tick is under way. It stops at the first
+-- one found, so a run with a thousand upstreams costs a completion little until the last ones.
+SELECT w.run_id FROM unnest(%(run_id)s::uuid[]) AS w(run_id)
+CROSS JOIN LATERAL (
+    SELECT FROM run_deps d CROSS JOIN LATERAL (
+        SELECT FROM runs u
+        WHERE d.match = 'tick' AND u.job_id = d.depends_on_job_id AND u.scheduled_for = d.span_from
+          AND u.status IN ('waiting', 'queued', 'running', 'retrying')
+          AND u.scheduled_for BETWEEN %(first)s::timestamptz AND %(last)s::timestamptz
+        OFFSET 0 -- keeps it a probe for each edge, whatever the planner believes of the tables
+    ) u
+    WHERE d.run_id = w.run_id LIMIT 1
+) live
+
+-- name: read_standing
+-- The quick look, which settles most: the run of exactly the tick that is waited for. Null: there is
+-- none, or a day is waited for, or a triggered run stands for the tick too; read_outcomes knows.
+SELECT run_id, status, inside, count(*) FROM (
+    SELECT d.run_id,
+           CASE WHEN NOT EXISTS (
+               SELECT FROM runs n
+               WHERE n.job_id = d.depends_on_job_id AND n.logical_date = d.span_from
+                 AND NOT (n.logical_date = n.scheduled_for)
+                 AND n.scheduled_for BETWEEN %(first)s::timestamptz - interval '1 day'
+                                         AND %(last)s::timestamptz
+           ) THEN u.status END AS status,
+           CASE WHEN u.run_id = ANY(%(run_id)s::uuid[]) THEN u.run_id END AS inside
+    FROM run_deps d
+    LEFT JOIN LATERAL (
+        SELECT u.run_id, u.status FROM runs u
+        WHERE d.match = 'tick' AND u.job_id = d.depends_on_job_id
+          AND u.scheduled_for = d.span_from AND u.logical_date = u.scheduled_for
+          AND u.scheduled_for BETWEEN %(first)s::timestamptz AND %(last)s::timestamptz
+        OFFSET 0
+    ) u ON true
+    WHERE d.run_id = ANY(%(run_id)s::uuid[])
+) e
+GROUP BY run_id, status, inside
+
 -- name: read_outcomes
--- What each of these runs' upstream ticks has come to, by status: of the newest run that stands for
--- the tick; else by the ledger (PROTOCOL 22). 'due': the tick is still to be decided on. 'absent':
--- there is none. `inside` is an upstream run that is itself among these runs.
+-- The close look, by the ledger (PROTOCOL 22, 24): what each edge's ticks have come to, as the status
+-- of the newest run that stands for a tick; 'due' while ticks are still to be decided on, 'skipped'
+-- for those that became no run, 'absent' where there are none. `inside` is an upstream run that is
+-- itself one of the members.
 WITH RECURSIVE edges AS MATERIALIZED (
     SELECT d.run_id, d.depends_on_job_id AS job_id, d.match, d.span_from, d.span_until, d.expected
     FROM run_deps d WHERE d.run_id = ANY(%(run_id)s::uuid[])
 ), standing AS (
     SELECT e.run_id, e.job_id, u.logical_date, u.run_id AS upstream, u.status, u.created_at
-    FROM edges e JOIN runs u ON u.job_id = e.job_id AND u.scheduled_for = e.span_from
-    WHERE e.match = 'tick' AND u.logical_date = u.scheduled_for
-      AND u.scheduled_for BETWEEN %(first)s::timestamptz AND %(last)s::timestamptz
-    UNION ALL
-    SELECT e.run_id, e.job_id, u.logical_date, u.run_id, u.status, u.created_at
-    FROM edges e JOIN runs u ON u.job_id = e.job_id
-     AND u.scheduled_for >= e.span_from AND u.scheduled_for < e.span_until
-    WHERE e.match = 'day' AND u.logical_date = u.scheduled_for
-      AND u.scheduled_for = date_trunc('second', u.scheduled_for) -- no triggered run is a tick
-      AND u.scheduled_for BETWEEN %(first)s::timestamptz AND %(last)s::timestamptz
-    UNION ALL
-    SELECT e.run_id, e.job_id, u.logical_date, u.run_id, u.status, u.created_at
-    FROM edges e JOIN runs u ON u.job_id = e.job_id AND u.logical_date >= e.span_from
-     AND (u.logical_date = e.span_from OR u.logical_date < e.span_until)
-    WHERE NOT (u.logical_date = u.scheduled_for)
-      AND u.scheduled_for BETWEEN %(first)s::timestamptz - interval '1 day'
-                              AND %(last)s::timestamptz
+    FROM edges e CROSS JOIN LATERAL (
+        SELECT u.* FROM runs u
+        WHERE e.match = 'tick' AND u.job_id = e.job_id AND u.scheduled_for = e.span_from
+          AND u.logical_date = u.scheduled_for
+          AND u.scheduled_for BETWEEN %(first)s::timestamptz AND %(last)s::timestamptz
+        UNION ALL
+        SELECT u.* FROM runs u
+        WHERE e.match = 'day' AND u.job_id = e.job_id
+          AND u.scheduled_for >= e.span_from AND u.scheduled_for < e.span_until
+          AND u.logical_date = u.scheduled_for
+          AND u.scheduled_for = date_trunc('second', u.scheduled_for) -- no triggered run is a tick
+          AND u.scheduled_for BETWEEN %(first)s::timestamptz AND %(last)s::timestamptz
+        UNION ALL
+        SELECT u.* FROM runs u -- triggered, for a logical date that was named
+        WHERE u.job_id = e.job_id AND NOT (u.logical_date = u.scheduled_for)
+          AND u.logical_date >= e.span_from
+          AND (u.logical_date = e.span_from OR u.logical_date < e.span_until)
+          AND u.scheduled_for BETWEEN %(first)s::timestamptz - interval '1 day'
+                                  AND %(last)s::timestamptz
+    ) u
 ), newest AS MATERIALIZED (
     SELECT DISTINCT ON (run_id, job_id, logical_date) run_id, job_id, logical_date, upstream, status
     FROM standing ORDER BY run_id, job_id, logical_date, created_at DESC, upstream DESC
-), open_edges AS MATERIALIZED (
-    SELECT e.* FROM edges e
+), asked AS MATERIALIZED (
+    -- edges that the runs alone do not answer: a day may go on, a tick may have become no run
+    SELECT e.*, (SELECT count(*) FROM newest n WHERE n.run_id = e.run_id AND n.job_id = e.job_id)
+                AS stood_for
+    FROM edges e
     WHERE e.match = 'day' OR (e.expected IS DISTINCT FROM 0 AND NOT EXISTS (
         SELECT FROM newest n WHERE n.run_id = e.run_id AND n.job_id = e.job_id))
 ), sources(job_id, source_id) AS (
-    SELECT DISTINCT job_id, job_id FROM open_edges
+    -- where a job's ticks come from: itself, or the schedules above a driven one
+    SELECT DISTINCT job_id, job_id FROM asked
     UNION
     SELECT s.job_id, p.depends_on_job_id
     FROM sources s JOIN jobs j ON j.job_id = s.source_id JOIN deps p ON p.job_id = j.job_id
     WHERE j.schedule IS NULL AND j.run_at IS NULL AND j.every_sec IS NULL
       AND j.enabled AND j.deleted_at IS NULL
-), due AS (
+), decided_until AS (
     SELECT s.job_id, min(j.next_run_at) AS next_run_at
     FROM sources s JOIN jobs j ON j.job_id = s.source_id
     WHERE j.enabled AND j.deleted_at IS NULL
     GROUP BY s.job_id
 ), ledger AS MATERIALIZED (
-    SELECT e.run_id, e.job_id, e.match, e.span_from, e.span_until, m.rule, m.into_scheduled_for
-    FROM open_edges e JOIN sources s ON s.job_id = e.job_id
+    SELECT a.run_id, a.job_id, m.rule, m.into_scheduled_for
+    FROM asked a JOIN sources s ON s.job_id = a.job_id
     CROSS JOIN LATERAL (
-        SELECT n.* FROM (
-            SELECT i.first_tick, i.last_tick, i.rule, i.into_scheduled_for FROM misfires i
-            WHERE i.job_id = s.source_id AND i.first_tick <= e.span_from
+        SELECT n.rule, n.into_scheduled_for FROM (
+            SELECT i.* FROM misfires i
+            WHERE i.job_id = s.source_id AND i.first_tick <= a.span_from
               AND i.rule IN ('coalesced', 'skipped', 'capped', 'paused')
             ORDER BY i.first_tick DESC LIMIT 1
-        ) n WHERE n.last_tick >= e.span_from
-              AND (e.match = 'tick' OR n.last_tick < e.span_until OR e.expected IS DISTINCT FROM 0)
+        ) n
+        WHERE n.last_tick >= a.span_from -- a range may span a day that has no tick
+          AND (a.match = 'tick' OR n.last_tick < a.span_until OR a.expected IS DISTINCT FROM 0)
         UNION ALL
-        SELECT i.first_tick, i.last_tick, i.rule, i.into_scheduled_for FROM misfires i
-        WHERE e.match = 'day' AND i.job_id = s.source_id
-          AND i.first_tick > e.span_from AND i.first_tick < e.span_until
+        SELECT i.rule, i.into_scheduled_for FROM misfires i
+        WHERE a.match = 'day' AND i.job_id = s.source_id
+          AND i.first_tick > a.span_from AND i.first_tick < a.span_until
           AND i.rule IN ('coalesced', 'skipped', 'capped', 'paused')
     ) m
 ), judged AS (
     SELECT l.run_id, l.job_id, coalesce(u.status, 'skipped') AS status, u.run_id AS upstream
-    FROM ledger l LEFT JOIN runs u ON l.rule = 'coalesced' AND u.job_id = l.job_id
-     AND u.scheduled_for = l.into_scheduled_for
-     AND u.scheduled_for BETWEEN %(first)s::timestamptz AND %(last)s::timestamptz
+    FROM ledger l LEFT JOIN LATERAL (
+        SELECT u.run_id, u.status FROM runs u
+        WHERE l.rule = 'coalesced' AND u.job_id = l.job_id AND u.scheduled_for = l.into_scheduled_for
+          AND u.scheduled_for BETWEEN %(first)s::timestamptz AND %(last)s::timestamptz
+        OFFSET 0
+    ) u ON true
+), open_or_lost AS (
+    SELECT a.run_id, a.job_id,
+           CASE
+               WHEN a.match = 'tick' THEN
+                   CASE WHEN d.next_run_at <= a.span_from THEN 'due' ELSE 'skipped' END
+               WHEN d.next_run_at < a.span_until THEN 'due'
+               WHEN j.enabled THEN NULL
+               -- paused: until the date is over its ticks may go on; then those that did not come
+               -- about are lost, whether or not a resume has recorded them yet
+               WHEN j.deleted_at IS NULL AND a.span_until > clock_timestamp() THEN 'due'
+               WHEN a.stood_for < a.expected THEN 'skipped'
+           END AS status
+    FROM asked a JOIN jobs j ON j.job_id = a.job_id
+    LEFT JOIN decided_until d ON d.job_id = a.job_id
+    WHERE a.match = 'day'
+       OR NOT EXISTS (SELECT FROM judged g WHERE g.run_id = a.run_id AND g.job_id = a.job_id)
 ), outcomes AS (
     SELECT run_id, job_id, status, upstream FROM newest
     UNION ALL
     SELECT run_id, job_id, status, upstream FROM judged
     UNION ALL
-    SELECT e.run_id, e.job_id, 'due', NULL FROM open_edges e JOIN due d ON d.job_id = e.job_id
-    WHERE (e.match = 'tick' AND d.next_run_at <= e.span_from
-           AND NOT EXISTS (SELECT FROM judged g WHERE g.run_id = e.run_id AND g.job_id = e.job_id))
-       OR (e.match = 'day' AND d.next_run_at < e.span_until)
+    SELECT run_id, job_id, status, NULL FROM open_or_lost WHERE status IS NOT NULL
 ), complete AS (
-    SELECT run_id, job_id, status, upstream FROM outcomes
+    SELECT run_id, status, upstream FROM outcomes
     UNION ALL
-    SELECT e.run_id, e.job_id,
-           CASE WHEN e.match = 'tick' AND e.expected IS DISTINCT FROM 0 THEN 'skipped'
-                ELSE 'absent' END, NULL
-    FROM edges e
+    SELECT e.run_id, 'absent', NULL FROM edges e
     WHERE NOT EXISTS (SELECT FROM outcomes o WHERE o.run_id = e.run_id AND o.job_id = e.job_id)
-), marked AS (
-    SELECT run_id, status, CASE WHEN upstream = ANY(%(run_id)s::uuid[]) THEN upstream END AS inside
-    FROM complete
 )
-SELECT run_id, status, inside, count(*) FROM marked GROUP BY run_id, status, inside
+SELECT run_id, status,
+       CASE WHEN upstream = ANY(%(member_id)s::uuid[]) THEN upstream END AS inside, count(*)
+FROM complete GROUP BY 1, 2, 3
 
 -- name: timed_out
 -- dependencyTimeoutSec counts from the last expected upstream tick, or from when the run was born

@@ -82,10 +82,13 @@ class JobAdmin(JobWriting):
         self, request: HttpRequest, queryset: QuerySet[Job], search_term: str
     ) -> tuple[QuerySet[Job], bool]:
         """Find by id or by a part of the name."""
+        term = search_term.strip()
+        if not term:
+            return queryset, False
         try:
-            return queryset.filter(job_id=uuid.UUID(search_term.strip())), False
+            return queryset.filter(job_id=uuid.UUID(term)), False
         except ValueError:
-            return queryset.filter(name__icontains=search_term.strip()), False
+            return queryset.filter(name__icontains=term), False
 
     # --- columns --------------------------------------------------------------------------
 

@@ -93,10 +93,15 @@ class JobForm(forms.ModelForm[Job]):
         widget=UnfoldAdminTextareaWidget(attrs={"rows": 8}),
         help_text='In place of a command: {"type": "http", "url": …} or {"type": "task", …}.',
     )
-    depends_on = forms.JSONField(
+    depends_on = OptionalJson(
         required=False,
         widget=UnfoldAdminTextareaWidget(attrs={"rows": 3}),
         help_text='A list of job ids, or of {"jobId": …, "match": "tick"|"day", "dayOffset": 0}.',
+    )
+    retry_on = OptionalJson(
+        required=False,
+        widget=UnfoldAdminTextareaWidget(attrs={"rows": 2}),
+        help_text='JSON: "all", or a list of exit codes, HTTP statuses and kinds of failure.',
     )
     version = forms.IntegerField(required=False, widget=forms.HiddenInput)
 
@@ -114,7 +119,6 @@ class JobForm(forms.ModelForm[Job]):
             "timeout_sec": "Time limit (s)",
             "kill_grace_sec": "Grace before SIGKILL (s)",
             "max_retries": "Retries",
-            "retry_on": "Retry on",
             "backoff_base_sec": "Back-off: first wait (s)",
             "backoff_factor": "Back-off: factor",
             "backoff_max_sec": "Back-off: longest wait (s)",
@@ -129,10 +133,8 @@ class JobForm(forms.ModelForm[Job]):
             "description": UnfoldAdminTextareaWidget(attrs={"rows": 2}),
             "tags": UnfoldAdminTextInputWidget(),
             "env": UnfoldAdminTextareaWidget(attrs={"rows": 4}),
-            "retry_on": UnfoldAdminTextareaWidget(attrs={"rows": 2}),
         }
         help_texts = {
-            "retry_on": 'JSON: "all", or a list such as [75, "timeout", "crashed"].',
             "max_concurrency": "Empty: no limit.",
             "starts_at": "No tick before this instant (UTC).",
             "ends_at": "No tick after this instant (UTC).",

@@ -8,7 +8,13 @@ from django.contrib.admin.actions import delete_selected
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.forms import ModelForm
-from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponse,
+    HttpResponseNotAllowed,
+    HttpResponseRedirect,
+)
 from django.urls import URLPattern, path, reverse
 
 from chronoproject.adminkit.base import KeysetAdmin, actor_of
@@ -172,8 +178,10 @@ class JobWriting(KeysetAdmin[Job]):
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
         job = self.get_object(request, str(job_id))
-        if job is None or not self.has_change_permission(request, job):
+        if not self.has_change_permission(request, job):
             raise PermissionDenied
+        if job is None:
+            raise Http404("There is no such job.")
         self._switch_each(request, [job], enable=enable)
         return HttpResponseRedirect(reverse("admin:jobs_job_change", args=[job_id]))
 

@@ -73,6 +73,10 @@ class TeamView(APIView):
     parser_classes = [JsonParser]
     content_negotiation_class = OneRepresentation
 
+    def options(self, request: Request, *args: object, **kwargs: object) -> HttpResponse:
+        """Tell which methods there are, by the Allow header alone."""
+        return HttpResponse(status=204)
+
     @property
     def principal(self) -> Principal:
         """The token's team; the permission has made sure that there is one."""

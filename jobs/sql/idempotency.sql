@@ -25,10 +25,3 @@ WHERE idempotency_key_id = %(key_id)s AND created_at = %(created_at)s AND status
 -- name: release_key
 DELETE FROM idempotency_keys
 WHERE idempotency_key_id = %(key_id)s AND created_at = %(created_at)s AND status_code IS NULL;
-
--- name: purge_keys
-DELETE FROM idempotency_keys WHERE idempotency_key_id IN (
-    SELECT idempotency_key_id FROM idempotency_keys
-    WHERE created_at < clock_timestamp() - make_interval(hours => %(keep_hours)s)
-    ORDER BY created_at LIMIT %(limit)s
-);

@@ -154,6 +154,9 @@ def test_unknown_paths_and_methods_are_told_as_problems(api: APIClient) -> None:
     wrong = api.delete("/v1/jobs")
     assert problem_of(wrong)["status"] == 405
     assert "POST" in wrong.headers["Allow"]
+    told = api.options("/v1/jobs")
+    assert (told.status_code, told.content) == (204, b"")
+    assert told.headers["Allow"] == "GET, POST, HEAD, OPTIONS"
     run = make_run(make_job())
     assert problem_of(api.get(f"/v1/runs/{run.run_id}/cancel"))["status"] == 405
     assert problem_of(api.get(f"/v1/jobs/{run.job_id}/pause"))["status"] == 405

@@ -39,7 +39,7 @@ def writes_status_in_sql(sql: Sql) -> bool:
 
 def writes_status_in_python(path: Path) -> Iterator[str]:
     """Rule 1: assignments to .status, and querysets told to write it."""
-    for target in _targets(path):
+    for target in _targets(path) if _meets_rows(path) else ():
         if isinstance(target, ast.Attribute) and target.attr == "status":
             yield f"{name_of(path)}:{target.lineno} assigns .status"
     for call in calls(path):
@@ -48,6 +48,21 @@ def writes_status_in_python(path: Path) -> Iterator[str]:
         has_string = "status" in _strings(call)
         if (name in QUERYSET_WRITERS and has_keyword) or (name in STRING_WRITERS and has_string):
             yield f"{name_of(path)}:{call.lineno} {name}() writes status"
+
+
+def _meets_rows(path: Path) -> bool:
+    """Whether a .status here can be a row's; the shim's is a process's, and it knows no Django."""
+    for node in ast.walk(tree_of(path)):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or "", *(alias.name for alias in node.names)]
+        elif isinstance(node, ast.Call):
+            names = ["django"] if called_name(node) in STRING_WRITERS - {"setattr"} else []
+        if any(name.split(".")[0] == "django" or "models" in name.split(".") for name in names):
+            return True
+    return False
 
 
 def _targets(path: Path) -> Iterator[ast.AST]:

@@ -60,9 +60,11 @@ def test_rule_8_no_queryset_counts_while_it_locks() -> None:
 @pytest.mark.parametrize(
     ("code", "is_broken"),
     [
-        ("run.status = 'dead'", True),
-        ("run.status: str = 'dead'", True),
-        ("a, run.status = 1, 'dead'", True),
+        ("from runs.models import Run\nrun.status = 'dead'", True),
+        ("import django\nrun.status: str = 'dead'", True),
+        ("from runs import models\na, run.status = 1, 'dead'", True),
+        ("run.status = 'dead'\nrun.save()", True),
+        ("self.status = os.waitstatus_to_exitcode(status)", False),
         ("Run.objects.filter(pk=1).update(status='dead')", True),
         ("run.save(update_fields=['status'])", True),
         ("setattr(run, 'status', 'dead')", True),

@@ -2,14 +2,24 @@
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from datetime import timedelta
+from typing import Any, cast
 
 from django.contrib.auth.models import Permission, User
-from django.http import HttpResponseBase
+from django.http import HttpResponse, HttpResponseBase
 from django.test import Client
 from django.urls import reverse
 
+from jobs.models import Job
+from runs.models import Run
+from tests.factories import make_run, this_second
+
 RUNS, JOBS = "admin:runs_run_changelist", "admin:jobs_job_changelist"
+
+
+def run_ago(job: Job, ago: timedelta) -> Run:
+    """Return a recorded run of the job whose tick was so long ago."""
+    return make_run(job, this_second() - ago)
 
 
 def staff(*permissions: str, name: str = "operator") -> Client:
@@ -28,7 +38,7 @@ def staff(*permissions: str, name: str = "operator") -> Client:
 def body(response: HttpResponseBase) -> str:
     """Return what a page says."""
     assert response.status_code == 200, response.status_code
-    return response.content.decode()  # type: ignore[attr-defined]
+    return cast("HttpResponse", response).content.decode()
 
 
 def said(response: HttpResponseBase) -> list[str]:

@@ -15,7 +15,7 @@ from chronoproject.clock import db_now
 from jobs.models import AuditEntry, Pause
 from runs.models import Alert, Lease, Misfire, Worker
 from tests.factories import claim_run, finish_run, make_job, make_run, make_team, make_token
-from tests.integration.admin_support import body, staff
+from tests.integration.admin_support import body, run_ago, staff
 
 pytestmark = pytest.mark.django_db
 
@@ -36,9 +36,9 @@ def fill(count: int = 1) -> None:
     make_token(team)
     for number in range(count):
         job = make_job(team, name=f"job-{number}", schedule="* * * * *", retries=1)
-        run = make_run(job, ago=timedelta(minutes=5))
+        run = run_ago(job, timedelta(minutes=5))
         finish_run(claim_run(run), "retrying", retry_in_sec=0.0, reason="exit_code", error="boom")
-        make_run(job, ago=timedelta(minutes=1))
+        run_ago(job, timedelta(minutes=1))
         Misfire.objects.create(
             job=job,
             owner=team,

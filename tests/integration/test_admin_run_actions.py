@@ -21,7 +21,7 @@ from runs.decisions import new_run
 from runs.models import Run
 from runs.settling import as_due
 from tests.factories import claim_run, finish_run, make_job, make_run
-from tests.integration.admin_support import JOBS, RUNS, act, press, said, staff
+from tests.integration.admin_support import JOBS, RUNS, act, press, run_ago, said, staff
 
 pytestmark = pytest.mark.django_db
 
@@ -51,7 +51,7 @@ def many_runs(job: Job, count: int) -> list[Run]:
     return list(Run.objects.order_by("-run_id"))
 
 
-def operation(valkey: "redis.Redis[bytes]") -> dict[str, Any]:
+def operation(valkey: redis.Redis) -> dict[str, Any]:
     """Return the one operation that was handed over: its task, its id and its arguments."""
     (message,) = valkey.lrange("chrono.operations", 0, -1)
     envelope = json.loads(message)
@@ -61,7 +61,7 @@ def operation(valkey: "redis.Redis[bytes]") -> dict[str, Any]:
 
 def test_cancel_selected_ends_the_live_and_leaves_the_ended() -> None:
     job = make_job()
-    queued, untouched = make_run(job), make_run(job, ago=timedelta(minutes=1))
+    queued, untouched = make_run(job), run_ago(job, timedelta(minutes=1))
     running = make_run(make_job())
     claim_run(running)
     done = finish_run(claim_run(make_run(make_job())))
@@ -174,10 +174,10 @@ def test_trigger_selected_jobs() -> None:
 
 
 def test_large_selection_is_handed_to_an_operation(
-    admin_client: Client, valkey: "redis.Redis[bytes]"
+    admin_client: Client, valkey: redis.Redis
 ) -> None:
     runs = many_runs(make_job(), 103)
-    old = make_run(make_job(), ago=timedelta(days=2))
+    old = run_ago(make_job(), timedelta(days=2))
     fields = {"select_across": "1"}
     answer = act(admin_client, RUNS, "cancel_selected", [runs[0].pk], **fields)
     sent = operation(valkey)
@@ -193,7 +193,7 @@ def test_large_selection_is_handed_to_an_operation(
 
 
 def test_selection_across_pages_keeps_to_the_filters(
-    admin_client: Client, valkey: "redis.Redis[bytes]"
+    admin_client: Client, valkey: redis.Redis
 ) -> None:
     wanted, other = make_job(), make_job()
     run, rest = make_run(wanted), make_run(other)
@@ -205,7 +205,7 @@ def test_selection_across_pages_keeps_to_the_filters(
 
 
 def test_selection_of_more_than_an_operation_takes_is_cut_and_told(
-    admin_client: Client, valkey: "redis.Redis[bytes]", monkeypatch: pytest.MonkeyPatch
+    admin_client: Client, valkey: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = many_runs(make_job(), 103)
     monkeypatch.setattr("chronoproject.adminkit.bulk.AT_MOST", 101)
@@ -231,7 +231,7 @@ def test_operation_is_not_claimed_when_redis_is_away(
 
 
 def test_large_trigger_is_handed_to_an_operation(
-    admin_client: Client, valkey: "redis.Redis[bytes]", monkeypatch: pytest.MonkeyPatch
+    admin_client: Client, valkey: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("chronoproject.adminkit.bulk.AT_ONCE", 1)
     jobs = [make_job(name="a"), make_job(name="b")]

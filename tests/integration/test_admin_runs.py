@@ -22,7 +22,7 @@ from runs.ids import run_id_of
 from runs.models import Misfire, Run, RunAttempt
 from runs.settling import as_due
 from tests.factories import claim_run, finish_run, make_job, make_run, make_team
-from tests.integration.admin_support import RUNS, body, shown, staff
+from tests.integration.admin_support import RUNS, body, run_ago, shown, staff
 
 pytestmark = pytest.mark.django_db
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
@@ -71,9 +71,9 @@ def partitions_read(statement: str) -> set[str]:
 
 def test_runs_of_a_day_newest_tick_first(admin_client: Client) -> None:
     job = make_job()
-    newest, older = make_run(job), make_run(job, ago=5 * MINUTE)
-    other = make_run(make_job(), ago=2 * MINUTE)
-    old = make_run(job, ago=DAY + MINUTE)
+    newest, older = make_run(job), run_ago(job, 5 * MINUTE)
+    other = run_ago(make_job(), 2 * MINUTE)
+    old = run_ago(job, DAY + MINUTE)
     assert shown(admin_client, RUNS) == [newest, other, older]
     assert shown(admin_client, RUNS, when="7d") == [newest, other, older, old]
     assert shown(admin_client, RUNS, when="1h", job__job_id__exact=job.job_id) == [newest, older]
@@ -83,7 +83,7 @@ def test_runs_of_a_day_newest_tick_first(admin_client: Client) -> None:
 
 def test_window_between_two_instants(admin_client: Client) -> None:
     job = make_job()
-    runs = [make_run(job, ago=number * 10 * MINUTE) for number in range(4)]
+    runs = [run_ago(job, number * 10 * MINUTE) for number in range(4)]
     since = runs[2].scheduled_for.strftime("%Y-%m-%dT%H:%M:%S")
     until = runs[0].scheduled_for.strftime("%Y-%m-%dT%H:%M:%S")
     assert shown(admin_client, RUNS, **{"from": since, "to": until}) == [runs[1], runs[2]]
@@ -94,10 +94,10 @@ def test_window_between_two_instants(admin_client: Client) -> None:
 
 def test_filters_narrow_to_exact_rows(admin_client: Client) -> None:
     job, rival = make_job(), make_job(make_team("rivals"), pool="gpu", priority="high", retries=1)
-    dead = finish_run(claim_run(make_run(job, ago=MINUTE)), "dead", reason="timeout")
-    done = finish_run(claim_run(make_run(job, ago=2 * MINUTE), worker_id="w-9"))
-    queued = make_run(rival, ago=3 * MINUTE)
-    running = make_run(rival, ago=4 * MINUTE)
+    dead = finish_run(claim_run(run_ago(job, MINUTE)), "dead", reason="timeout")
+    done = finish_run(claim_run(run_ago(job, 2 * MINUTE), worker_id="w-9"))
+    queued = run_ago(rival, 3 * MINUTE)
+    running = run_ago(rival, 4 * MINUTE)
     claim_run(running, worker_id="w-9")
     cases: list[tuple[dict[str, object], list[Run]]] = [
         ({"status": "dead"}, [dead]),
@@ -118,14 +118,14 @@ def test_filters_narrow_to_exact_rows(admin_client: Client) -> None:
 
 
 def test_live_run_of_days_ago_is_not_hidden_by_the_window(admin_client: Client) -> None:
-    stuck = make_run(make_job(), ago=3 * DAY)
+    stuck = run_ago(make_job(), 3 * DAY)
     assert shown(admin_client, RUNS) == []
     assert shown(admin_client, RUNS, status="queued") == [stuck]
 
 
 def test_search_by_run_job_and_beginning_of_a_name(admin_client: Client) -> None:
     load, report = make_job(name="load-orders"), make_job(name="report")
-    old, run, other = make_run(load, ago=3 * DAY), make_run(load), make_run(report, ago=MINUTE)
+    old, run, other = run_ago(load, 3 * DAY), make_run(load), run_ago(report, MINUTE)
     assert shown(admin_client, RUNS, q=old.run_id) == [old]
     assert shown(admin_client, RUNS, q=f" {str(run.run_id).upper()} ") == [run]
     assert shown(admin_client, RUNS, q=report.job_id) == [other]
@@ -281,7 +281,7 @@ def test_whole_log_is_plain_text_that_no_browser_runs(admin_client: Client) -> N
     Run.objects.filter(pk=run.pk, scheduled_for=run.scheduled_for).update(output_ref=ref)
     url = reverse("admin:runs_run_log", args=[run.run_id, 1])
     answer = admin_client.get(url)
-    assert b"".join(answer.streaming_content) == whole  # type: ignore[arg-type]
+    assert answer.getvalue() == whole
     assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert admin_client.get(url, {"tail": "1"}).content == whole[-64 * 1024 :]
@@ -310,7 +310,11 @@ def test_status_tells_what_came_since_the_offset(admin_client: Client) -> None:
 def test_log_is_refused_to_who_may_not_see_runs() -> None:
     run = finish_run(claim_run(make_run(make_job())))
     client = staff("jobs.view_job")
-    pages = {"log": [run.run_id, 1], "status": [run.run_id], "change": [run.run_id]}
+    pages: dict[str, list[Any]] = {
+        "log": [run.run_id, 1],
+        "status": [run.run_id],
+        "change": [run.run_id],
+    }
     for name, args in pages.items():
         assert client.get(reverse(f"admin:runs_run_{name}", args=args)).status_code == 403
 

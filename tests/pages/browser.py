@@ -1,11 +1,13 @@
 """A real browser: Chromium, driven by its own protocol over a pipe; nothing else is needed."""
 
 import base64
+import fcntl
 import json
 import os
 import selectors
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -48,6 +50,11 @@ class Pipe:
         self._selector = selectors.DefaultSelector()
         self._selector.register(reading, selectors.EVENT_READ)
 
+    def close(self) -> None:
+        """Read no more."""
+        self._selector.close()
+        os.close(self.reading)
+
     def call(self, method: str, session: str | None = None, **params: object) -> dict[str, Any]:
         """Send a command and return its result; events that come meanwhile are kept."""
         self.last_id += 1
@@ -81,14 +88,23 @@ class Pipe:
 class Page:
     """One tab."""
 
-    def __init__(self, pipe: Pipe) -> None:
+    def __init__(self, pipe: Pipe, base_url: str = "") -> None:
         self._pipe = pipe
-        target = pipe.call("Target.createTarget", url="about:blank")["targetId"]
-        attached = pipe.call("Target.attachToTarget", targetId=target, flatten=True)
+        self._base_url = base_url
+        # a context of its own: no cookie or setting of another test's
+        context = pipe.call("Target.createBrowserContext")["browserContextId"]
+        self._context = context
+        made = pipe.call("Target.createTarget", url="about:blank", browserContextId=context)
+        attached = pipe.call("Target.attachToTarget", targetId=made["targetId"], flatten=True)
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
         self.resize(1280, 900)
+
+    def close(self) -> None:
+        """Close the tab and forget its cookies."""
+        self._pipe.call("Target.disposeBrowserContext", browserContextId=self._context)
+        self._pipe.events = []
 
     def call(self, method: str, **params: object) -> dict[str, Any]:
         """Send a command to this tab."""
@@ -112,7 +128,7 @@ class Page:
     def open(self, url: str) -> None:
         """Load a page and wait until it stands."""
         self.evaluate("window.chLeft = true")
-        if error := self.call("Page.navigate", url=url).get("errorText"):
+        if error := self.call("Page.navigate", url=self._base_url + url).get("errorText"):
             raise BrowserError(f"{url}: {error}")
         self.wait_loaded()
 
@@ -146,6 +162,14 @@ class Page:
     def fill(self, selector: str, value: str) -> None:
         """Type into a field."""
         self.evaluate(f"document.querySelector({json.dumps(selector)}).value = {json.dumps(value)}")
+
+    def choose(self, selector: str, value: str) -> None:
+        """Choose an option of a select."""
+        self.fill(selector, value)
+        self.evaluate(
+            f"document.querySelector({json.dumps(selector)})"
+            ".dispatchEvent(new Event('change', {bubbles: true}))"
+        )
 
     def click(self, selector: str, *, leads_on: bool = True) -> None:
         """Click, and wait for the page that it leads to."""
@@ -183,28 +207,44 @@ def complaint(event: dict[str, Any]) -> str:
     return ""
 
 
+# Chromium reads its pipe at 3 and writes to it at 4.
+LAUNCH = "import os, sys; os.dup2({0}, 3); os.dup2({1}, 4); os.execv(sys.argv[1], sys.argv[1:])"
+
+
+def high_pipe() -> tuple[int, int]:
+    """Return a pipe whose ends lie above what the browser wants at 3 and 4."""
+    low = os.pipe()
+    reading, writing = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in low)
+    for end in low:
+        os.close(end)
+    return reading, writing
+
+
 @contextmanager
 def chromium() -> Iterator[Pipe]:
     """A Chromium of our own with a fresh profile."""
-    to_browser, from_browser = os.pipe(), os.pipe()
+    theirs_in, ours_out = high_pipe()
+    ours_in, theirs_out = high_pipe()
     with tempfile.TemporaryDirectory(prefix="chrono-browser-", ignore_cleanup_errors=True) as home:
-        plumbing = f'exec "$0" "$@" 3<&{to_browser[0]} 4>&{from_browser[1]} 2>/dev/null'
+        launch = [sys.executable, "-c", LAUNCH.format(theirs_in, theirs_out)]
         process = subprocess.Popen(
-            ["/bin/sh", "-c", plumbing, executable(), *FLAGS, f"--user-data-dir={home}"],
-            pass_fds=(to_browser[0], from_browser[1]),
+            [*launch, executable(), *FLAGS, f"--user-data-dir={home}"],
+            pass_fds=(theirs_in, theirs_out),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
             env={**os.environ, "HOME": home},
         )
-        os.close(to_browser[0])
-        os.close(from_browser[1])
+        os.close(theirs_in)
+        os.close(theirs_out)
+        pipe = Pipe(ours_in, ours_out)
         try:
-            yield Pipe(from_browser[0], to_browser[1])
+            yield pipe
         finally:
-            os.close(to_browser[1])  # the browser ends when its pipe does
+            os.close(ours_out)  # the browser ends when its pipe does
             try:
                 process.wait(10)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-            os.close(from_browser[0])
+            pipe.close()
