@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -13,6 +15,15 @@ from tests import servers
 from tests.up.standin import FILES, Chrono
 
 ROOT = Path(__file__).resolve().parents[2]
+# Its input ends when the test run does, however it ends.
+STOP_ALL = """
+import os, pathlib, subprocess, sys
+sys.stdin.read()
+for record in pathlib.Path(sys.argv[1]).glob("a place*/home/processes.json"):
+    env = os.environ | {"CHRONO_HOME": str(record.parent), "CHRONO_DRAIN_SEC": "2"}
+    stop = [sys.executable, "-m", "chronoproject.up", "--stop"]
+    subprocess.run(stop, env=env, stdout=subprocess.DEVNULL)
+"""
 REAL = ("up", "embedded.py", "embedded_binaries.py", "linux.py")
 
 
@@ -38,7 +49,6 @@ def make_chrono(
     """Makes Chronos that use the test run's servers, each in a home of its own; stops them all."""
     url = urlsplit(private_servers.database_url)._replace(path="/postgres")
     plain = {name: value for name, value in os.environ.items() if not name.startswith("CHRONO_")}
-    made = []
 
     def make() -> Chrono:
         env = {
@@ -49,12 +59,16 @@ def make_chrono(
             "DATABASE_URL": urlunsplit(url),
             "REDIS_URL": private_servers.redis_url,
         }
-        made.append(Chrono(clone, plain | env))
-        return made[-1]
+        return Chrono(clone, plain | env)
 
-    yield make
-    for chrono in made:
-        chrono.stop_for_certain()
+    # They are detached on purpose, so what stops them has to outlive a test run that is killed.
+    with subprocess.Popen(
+        [sys.executable, "-c", STOP_ALL, str(tmp_path_factory.getbasetemp())],
+        cwd=clone,
+        stdin=subprocess.PIPE,
+        start_new_session=True,
+    ):
+        yield make
 
 
 @pytest.fixture

@@ -87,10 +87,6 @@ class Chrono:
             check=False,
         )
 
-    def stop_for_certain(self) -> None:
-        if (self.home / "processes.json").exists():
-            self.up("--stop")
-
     def in_foreground(self) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [sys.executable, "-m", "chronoproject.up"],

@@ -163,7 +163,7 @@ def test_valkey_keeps_its_lists_and_asks_for_its_password(tmp_path: Path, log: P
             assert client.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
             assert str(client.info("server")["valkey_version"]).startswith("9.")
             with (
-                redis.Redis(port=valkey.port) as stranger,
+                redis.Redis(host="127.0.0.1", port=valkey.port) as stranger,
                 pytest.raises(redis.AuthenticationError),
             ):
                 stranger.ping()
