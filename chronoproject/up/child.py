@@ -150,7 +150,8 @@ class Child:
 
     def signal(self, sig: signal.Signals) -> None:
         if self.process is not None:
-            self.process.send_signal(sig)
+            # Not Popen's way, which would reap a dead one before has_ended() can see it.
+            os.kill(self.process.pid, sig)
 
     def kill(self) -> None:
         if self.process is not None:
