@@ -110,6 +110,14 @@ def test_a_run_off_the_whole_second_is_unexplained_unless_it_was_triggered(world
     assert kinds(world.verify()[1]) == [("unexplained", NOON + 2 * MINUTE + INSTANT)]
 
 
+def test_a_triggered_run_within_the_same_second_hides_no_missing_tick(world: World) -> None:
+    job = world.create("*/5 * * * *")
+    world.run_until(TEN_PAST, MINUTE)
+    delete_run(job, NOON + 5 * MINUTE)
+    support.queued(job, NOON + 5 * MINUTE + INSTANT, trigger="manual")
+    assert kinds(world.verify()[1]) == [("missing", NOON + 5 * MINUTE)]
+
+
 @pytest.mark.parametrize(
     ("first", "last", "count", "version"),
     [
