@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -12,12 +13,13 @@ from django.db import connection
 from chronoproject.clock import db_now
 from jobs import services
 from jobs.models import Job
-from runs import publisher
+from runs import ledger, publisher
 from runs.dispatcher import Dispatcher
 from runs.models import Misfire, Run
 from runs.sweeps import housekeeping
 from runs.verify import Problem, Wanted, verify
 from tests.integration import support
+from tests.integration.ledger.simulation import MINUTE, SECOND, World, spoil
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -85,6 +87,35 @@ def test_every_check_is_clean_while_jobs_are_dispatched_and_edited(
     assert tallies[-1].expected > tallies[0].expected
     assert Run.objects.count() > 0
     assert Job.objects.count() == JOBS
+
+
+def test_a_ledger_is_read_at_one_instant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What others commit between its statements is not in it."""
+    now = support.this_second()
+    world = World(monkeypatch, now - MINUTE)
+    job = world.create("*/20 * * * * *")
+    world.run_until(now, SECOND)
+    genuine = ledger.read_histories
+
+    def with_a_rival(*args: Any) -> Any:  # noqa: ANN401 - as the genuine one
+        found = genuine(*args)
+        rival = threading.Thread(target=delete_runs)
+        rival.start()
+        rival.join()
+        return found
+
+    monkeypatch.setattr(ledger, "read_histories", with_a_rival)
+    span = ledger.span_of(now - MINUTE, now)
+    fates = [entry.fate for entry in ledger.read([job.job_id], span).entries(job.job_id)]
+    assert set(fates) == {"run"}
+    assert not Run.objects.exists()
+
+
+def delete_runs() -> None:
+    try:
+        spoil("DELETE FROM runs")
+    finally:
+        connection.close()
 
 
 def test_ranges_are_kept_as_long_as_the_runs_around_them() -> None:
