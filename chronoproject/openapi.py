@@ -7,13 +7,14 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_safe
 from drf_spectacular.generators import SchemaGenerator
 
+from dag.api import openapi as of_dag
 from jobs.api import openapi as of_jobs
 from runs.api import openapi as of_runs
 
 
 def add_components(result: dict[str, Any], **kwargs: object) -> dict[str, Any]:
     """Add the schemas that the views refer to; called by drf-spectacular at the end."""
-    schemas = {**of_jobs.components(), **of_runs.components()}
+    schemas = {**of_jobs.components(), **of_runs.components(), **of_dag.components()}
     result.setdefault("components", {})["schemas"] = dict(sorted(schemas.items()))
     return result
 

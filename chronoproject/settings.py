@@ -217,6 +217,8 @@ LOGGING: dict[str, Any] = {
     "root": {"handlers": ["stderr"], "level": env.text("CHRONO_LOG_LEVEL", "INFO")},
 }
 
+LOGIN_REDIRECT_URL = "/admin/"  # for who opens the login page itself
+
 UNFOLD: dict[str, Any] = {
     "SITE_TITLE": "Chrono",
     "SITE_HEADER": "Chrono",
@@ -229,6 +231,6 @@ UNFOLD: dict[str, Any] = {
     "SHOW_VIEW_ON_SITE": False,
     "STYLES": [f"{STATIC_URL}chrono/admin.css"],
     "DASHBOARD_CALLBACK": "chronoproject.pages.dashboard",
-    "SIDEBAR": {"show_search": False, "navigation": "chronoproject.pages.navigation"},
-    "TABS": "chronoproject.pages.tabs",
+    "SIDEBAR": {"show_search": False, "navigation": "chronoproject.navigation.sidebar"},
+    "TABS": "chronoproject.navigation.tabs",
 }

@@ -14,6 +14,7 @@ urlpatterns = [
     path("v1/openapi.json", openapi),
     path("v1/", include("jobs.api.urls")),
     path("v1/", include("runs.api.urls")),
+    path("v1/", include("dag.api.urls")),
     path("admin/", admin.site.urls),
 ]
 

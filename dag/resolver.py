@@ -10,7 +10,7 @@ import logging
 import threading
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -102,7 +102,7 @@ def resolve_after(finished: Sequence[Moved], refs: Sequence[RunRef]) -> int:
     """Decide on the followers of finished runs; after a failure on all that is below at once."""
     if all(run.status == RunStatus.SUCCEEDED for run in finished):
         return resolve(refs, is_good_news=True)
-    return resolve(list({*refs, *_refs_from("all_followers", finished)}))
+    return resolve(refs, below=_refs_from("all_followers", finished))
 
 
 def _refs_from(statement: str, runs: Iterable[Moved | Member]) -> list[RunRef]:
@@ -119,18 +119,23 @@ def _refs_from(statement: str, runs: Iterable[Moved | Member]) -> list[RunRef]:
 
 
 @sql.retrying()
-def resolve(refs: Sequence[RunRef], *, is_good_news: bool = False) -> int:
+def resolve(
+    refs: Sequence[RunRef], *, below: Sequence[RunRef] = (), is_good_news: bool = False
+) -> int:
     """Lock, read, decide and move these runs and whatever follows at once; return how many.
 
-    Good news is that upstreams succeeded, and nothing else has happened.
+    `below` are further runs that may follow. Good news: upstreams succeeded, nothing else happened.
     """
-    members = lock(refs)
+    rung = set(refs)
+    members = lock([*rung.union(below)])
     if is_good_news:
         members = _without_those_that_surely_wait(members)
-    decided = decide_on(members)
+    decided = decide_on(members, rung)
     further = [one.member for one in decided if one.reaches_further]
-    if further and (below := set(_refs_from("all_followers", further)) - set(refs)):
-        decided = decide_on(lock([*refs, *below]))
+    if further and not below:
+        found = rung.union(_refs_from("all_followers", further))
+        if found > rung:
+            decided = decide_on(lock(list(found)), rung)
     return _apply([one for one in decided if one.changes])
 
 
@@ -159,17 +164,24 @@ def _without_those_that_surely_wait(members: Sequence[Member]) -> list[Member]:
     return [one for one in members if one.run_id not in waiting_on]
 
 
-def decide_on(members: Sequence[Member]) -> list[Decided]:
-    """Return what becomes of each, upstreams first, so that a skip or a revival goes on down."""
+def decide_on(members: Sequence[Member], rung: Collection[RunRef]) -> list[Decided]:
+    """Return what becomes of each, upstreams first, so that a skip or a revival goes on down.
+
+    A terminal run is looked at only where an upstream of it has just ended or been revived. Frozen
+    edges of different times may form a cycle: its runs wait, until their time is up.
+    """
     seen = _read_outcomes(members)
     by_id = {member.run_id: member for member in members}
-    order = topological_order({run_id: seen[run_id].inside for run_id in by_id})
-    decisions: dict[uuid.UUID, RuleDecision] = {}
-    for run_id in order:
-        inside = [_outcome_of(decisions[upstream]) for upstream in seen[run_id].inside]
-        tally = Tally.of([*seen[run_id].outcomes, *inside])
-        decisions[run_id] = _decide(by_id[run_id], tally)
-    return [Decided(by_id[run_id], decisions[run_id]) for run_id in order]
+    decided: dict[uuid.UUID, Decided] = {}
+    for run_id in topological_order({run_id: seen[run_id].inside for run_id in by_id}):
+        member, upstreams = by_id[run_id], [decided.get(up) for up in seen[run_id].inside]
+        is_asked = not member.was_skipped or member.ref in rung
+        if is_asked or any(upstream and upstream.reaches_further for upstream in upstreams):
+            outcomes = [*seen[run_id].outcomes, *map(_outcome_of, upstreams)]
+            decided[run_id] = Decided(member, _decide(member, Tally.of(outcomes)))
+        else:
+            decided[run_id] = Decided(member, RuleDecision(Action.SKIP))
+    return list(decided.values())
 
 
 def _decide(member: Member, tally: Tally) -> RuleDecision:
@@ -178,8 +190,9 @@ def _decide(member: Member, tally: Tally) -> RuleDecision:
     return decide(member.trigger_rule or TriggerRule.ALL_SUCCESS, tally)
 
 
-def _outcome_of(decision: RuleDecision) -> Outcome:
-    return Outcome.SKIPPED if decision.action == Action.SKIP else Outcome.PENDING
+def _outcome_of(upstream: Decided | None) -> Outcome:
+    is_skipped = upstream is not None and upstream.decision.action == Action.SKIP
+    return Outcome.SKIPPED if is_skipped else Outcome.PENDING
 
 
 def _read_outcomes(members: Sequence[Member]) -> Mapping[uuid.UUID, Seen]:
@@ -198,7 +211,7 @@ def _read_outcomes(members: Sequence[Member]) -> Mapping[uuid.UUID, Seen]:
         rows += SQL["read_outcomes"].rows(
             run_id=list(unsettled), member_id=[member.run_id for member in members], **bounds
         )
-    for run_id, status, inside, count in rows:
+    for run_id, status, inside, count, *_ in rows:
         if inside is None:
             seen[run_id].outcomes += [WORDS[status]] * count
         else:

@@ -1,15 +1,25 @@
-"""Writes of edges between jobs: team borders, cycles, and upstreams that have ticks."""
+"""Writes of edges between jobs, with what is refused; and re-runs of all that is below a run."""
 
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
+from django.db import transaction
+
+from chronoproject.sql import retrying
+from dag import resolver
 from dag.graph import find_cycle
 from dag.models import Dep, EdgeMatch
+from dag.selectors import runs_below
 from dag.statements import SQL
-from jobs.errors import FieldErrors
+from jobs.errors import Conflict, FieldErrors
 from jobs.hooks import Edge
 from jobs.models import Job
+from runs import lifecycle
+from runs.models import Run
+from runs.records import RunRef
+from runs.states import RunStatus
 
 MAX_DRIVEN_OFFSET = 7  # rows of a driven job are made that far ahead; partitions are made for more
 
@@ -113,6 +123,26 @@ def job_written(job: Job) -> None:
     """Follow a job's write: its schedule may be what others, or its own edges, rely on."""
     if job.deleted_at is None:
         check_ticks(job)
+
+
+@retrying(savepoint=True)
+def downstream_rerun(run: Run, *, actor: str, only_failed: bool = False) -> list[RunRef]:
+    """Run this run and all below it again, each after its upstreams; return which.
+
+    With `only_failed` those that succeeded stay as they are. Live ones are left alone.
+    """
+    below = runs_below(run)
+    wanted = [one for one in [run, *below] if not only_failed or one.status != RunStatus.SUCCEEDED]
+    refs = sorted(RunRef(one.run_id, one.scheduled_for) for one in wanted)
+    behind = {RunRef(one.run_id, one.scheduled_for) for one in below}
+    again = lifecycle.rerun(refs, behind=behind)
+    if not again:
+        raise Conflict("No run of these can be run again: they are live, or their jobs deleted.")
+    SQL["audit_reruns"].run(
+        owner=run.owner_id, actor=actor[:200], run_id=[ref.run_id for ref in again]
+    )
+    transaction.on_commit(partial(resolver.resolve, sorted(behind)), robust=True)
+    return again
 
 
 def is_scheduled(job: Job) -> bool:

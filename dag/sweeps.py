@@ -50,7 +50,7 @@ def resolve_waiting(walk: Walk) -> int:
     """Look at waiting runs without a lock; resolve those that can be decided."""
     moved = 0
     for rows in walk.pages(floor.read()):
-        decided = resolver.decide_on([resolver.Member(**row) for row in rows])
+        decided = resolver.decide_on([resolver.Member(**row) for row in rows], rung=())
         moved += resolver.resolve([one.member.ref for one in decided if one.changes])
     return moved
 
@@ -94,7 +94,7 @@ def forget_old_waits() -> int:
 
 waiting = Walk("page_waiting", pages=10)
 revivable = Walk("page_revivable", pages=10)
-register(DISPATCHER, Sweep("dag", 3, partial(resolve_waiting, waiting)))
+register(DISPATCHER, Sweep("dag", 5, partial(resolve_waiting, waiting)))
 register(MAINTENANCE, Sweep("dag_revive", 30, partial(revive_skipped, revivable)))
 register(MAINTENANCE, Sweep("dependency_timeouts", 5, end_long_waits))
 register(MAINTENANCE, Sweep("run_deps", 600, forget_old_waits))

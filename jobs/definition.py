@@ -70,7 +70,9 @@ WRITTEN = Record(
         "dstPolicy": Field(Choice(DstPolicy.values), DstPolicy.VIXIE.value),
         "startsAt": Field(Nullable(Instant()), None, "no tick before"),
         "endsAt": Field(Nullable(Instant()), None, "no tick after"),
-        "enabled": Field(Boolean(), default=True, description="false: paused, no ticks"),
+        "enabled": Field(
+            Boolean(), default=True, description="false: paused; a PUT without it leaves it"
+        ),
         "command": Field(Nullable(Command()), None, "exactly one of command and payload"),
         "payload": Field(Nullable(Payload()), None, "exactly one of command and payload"),
         "env": Field(Env(), {}),

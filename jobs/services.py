@@ -81,9 +81,16 @@ def job_replace(
     actor: str,
     if_match: Callable[[int], bool] | None = None,
 ) -> Job:
-    """Replace the whole definition; FieldErrors, NotFound, PreconditionFailed, DuplicateName."""
+    """Replace the whole definition; FieldErrors, NotFound, PreconditionFailed, DuplicateName.
+
+    A pause stays unless the body says otherwise: whoever deploys does not resume by leaving out.
+    """
     definition = clean(body)
-    edit = _Edit(job_id, team.team_id, actor, Change.UPDATE, lambda _: definition, if_match)
+
+    def replaced(before: Definition) -> Definition:
+        return definition if "enabled" in body else definition | {"enabled": before["enabled"]}
+
+    edit = _Edit(job_id, team.team_id, actor, Change.UPDATE, replaced, if_match)
     return _edit(edit, with_team_lock=bool(definition["dependsOn"]))
 
 

@@ -6,7 +6,7 @@ Verbs join the caller's transaction or open their own; messages go out after the
 
 import json
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import fields
 from datetime import datetime
 from functools import partial
@@ -260,12 +260,16 @@ def cancel(refs: Sequence[RunRef], *, reason: str = "user") -> list[Moved]:
 
 
 @sql.retrying()
-def rerun(refs: Sequence[RunRef]) -> list[RunRef]:
-    """Give terminal runs of living jobs a new set of attempts; return those that got it."""
+def rerun(refs: Sequence[RunRef], *, behind: Collection[RunRef] = ()) -> list[RunRef]:
+    """Give terminal runs of living jobs a new set of attempts; return those that got it.
+
+    Those `behind` others wait for their upstreams first.
+    """
     if not refs:
         return []
     floor.lower_to(min(ref.scheduled_for for ref in refs))
-    return _after_release(SQL["rerun_runs"].rows(**keys_of(refs)))
+    waits = [ref in behind for ref in refs]
+    return _after_release(SQL["rerun_runs"].rows(**keys_of(refs), waits=waits))
 
 
 @sql.retrying()

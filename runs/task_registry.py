@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, ParamSpec, TypeVar
 
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -73,9 +74,12 @@ def takes_context(signature: inspect.Signature) -> bool:
 
 @functools.cache
 def load_task_modules() -> None:
-    """Import the modules of CHRONO_TASK_MODULES, once. Raises ImportError."""
+    """Import the modules of CHRONO_TASK_MODULES, once. Raises ImproperlyConfigured."""
     for module in settings.CHRONO_TASK_MODULES:
-        importlib.import_module(module)
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise ImproperlyConfigured(f"CHRONO_TASK_MODULES: {module}: {error}") from error
 
 
 def registered() -> dict[str, TaskEntry]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 from django.contrib.admin.options import IncorrectLookupParameters
-from django.contrib.admin.views.main import ChangeList
+from django.contrib.admin.views.main import PAGE_VAR, ChangeList
 from django.db.models import Model, QuerySet
 from django.db.models.functions import Now
 from django.http import HttpRequest
@@ -130,6 +130,15 @@ class TimeWindowFilter(admin.ListFilter):
             "since": self.used_parameters.get("from", ""),
             "until": self.used_parameters.get("to", ""),
         }
+
+    @property
+    def all_url(self) -> str:
+        """Return the address of the same list without a window."""
+        query = self.request.GET.copy()
+        for name in ("from", "to", PAGE_VAR):
+            query.pop(name, None)
+        query["when"] = ALL
+        return f"?{query.urlencode()}"
 
     def in_words(self) -> str:
         """Return the window for a sentence."""

@@ -23,13 +23,17 @@ def restart_delay_sec(failures: int) -> float:
     return float(min(FIRST_DELAY_SEC * 2 ** (min(failures, 16) - 1), MAX_DELAY_SEC))
 
 
+# Killing is the last resort, and a crowded machine may take long to let a process say goodbye.
+GRACE_SEC = 30.0
+
+
 @dataclass(frozen=True, slots=True)
 class Service:
     """What the supervisor keeps alive, or runs to its end."""
 
     name: str
     launch: Callable[[], linux.Launch]
-    grace_sec: float = 10.0
+    grace_sec: float = GRACE_SEC
     is_once: bool = False
     # A database is not killed because someone is in a hurry.
     is_hurried: bool = True
@@ -146,7 +150,8 @@ class Child:
 
     def signal(self, sig: signal.Signals) -> None:
         if self.process is not None:
-            self.process.send_signal(sig)
+            # Not Popen's way, which would reap a dead one before has_ended() can see it.
+            os.kill(self.process.pid, sig)
 
     def kill(self) -> None:
         if self.process is not None:

@@ -8,10 +8,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TextIO
 
-from chronoproject.linux import start_ticks
+from chronoproject.linux import identify, start_ticks
 from chronoproject.up import state
 from chronoproject.up.config import ROOT, Config
 from chronoproject.up.console import Console, standard_output
@@ -59,19 +60,20 @@ def _parser() -> argparse.ArgumentParser:
 
 def run(config: Config, report_to: int | None) -> int:
     """Be the supervisor: in the foreground, or reporting to a `--detach` that waits."""
-    logs = Home(config.home).logs
-    if report_to is None:
-        console = Console(logs, terminal=standard_output())
-        Up(config, console).run(console.show)
-        return 0
-    with os.fdopen(report_to, "w", encoding="utf-8") as report:
-        try:
-            Up(config, Console(logs, terminal=None)).run(_reporter(report))
-        except UpError as fault:
-            if not report.closed:
-                json.dump({"fault": str(fault)}, report)
-            Console(logs, terminal=None).say(str(fault))
-            return 1
+    terminal = standard_output() if report_to is None else None
+    with closing(Console(Home(config.home).logs, terminal=terminal)) as console:
+        up = Up(config, console)
+        if report_to is None:
+            up.run(console.show)
+            return 0
+        with os.fdopen(report_to, "w", encoding="utf-8") as report:
+            try:
+                up.run(_reporter(report))
+            except UpError as fault:
+                console.say(str(fault))
+                if not report.closed:
+                    json.dump({"fault": str(fault)}, report)
+                return 1
     return 0
 
 
@@ -120,10 +122,10 @@ def detach(config: Config) -> int:
 def stop(config: Config) -> int:
     home = Home(config.home)
     supervisor = home.supervisor()
-    if supervisor is not None:
+    if supervisor is not None and (identity := identify(supervisor)) is not None:
         _ask_to_stop(supervisor)
         deadline = time.monotonic() + config.drain_sec + STOP_MARGIN_SEC
-        while home.supervisor() is not None:
+        while identity.lives():
             if time.monotonic() > deadline:
                 return _complain(f"the supervisor (pid {supervisor}) still stops; see {home.logs}")
             time.sleep(0.1)

@@ -1,5 +1,6 @@
 """What `bin/up` was asked for: the environment, read once and checked."""
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ class Config:
             dispatchers=_number(env, "CHRONO_DISPATCHERS", 2, 0, 64),
             workers=_number(env, "CHRONO_WORKERS", 1, 0, 64),
             worker_concurrency=_number(env, "CHRONO_WORKER_CONCURRENCY", 4, 1, 512),
-            drain_sec=_number(env, "CHRONO_DRAIN_SEC", 60, 0, 86400),
+            drain_sec=_seconds(env, "CHRONO_DRAIN_SEC", 60),
             pools=env.get("CHRONO_POOLS", "").strip() or "default",
             database_url=_secret(env, "DATABASE_URL"),
             redis_url=_secret(env, "REDIS_URL"),
@@ -70,6 +71,19 @@ def _number(env: Mapping[str, str], name: str, default: int, low: int, high: int
     if not text.isascii() or not text.isdigit() or not low <= int(text) <= high:
         raise UpError(f"{name} must be a whole number from {low} to {high}, not {text!r}")
     return int(text)
+
+
+def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
+    text = env.get(name, "").strip()
+    if not text:
+        return default
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < math.inf:
+        raise UpError(f"{name} must be a number of seconds, not {text!r}")
+    return seconds
 
 
 def _secret(env: Mapping[str, str], name: str) -> str | None:

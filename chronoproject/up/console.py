@@ -4,7 +4,9 @@ import os
 import select
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
+from typing import TextIO
 
 LOG_BYTES = 20 * 1024 * 1024
 NAME_WIDTH = 13
@@ -13,27 +15,47 @@ COLOURS = ("36", "33", "32", "35", "34", "96", "93", "92", "95", "94")
 
 
 class LogFile:
-    """Appends; when large it becomes `.1` and a new one begins."""
+    """Appends, a line at a time; when large it becomes `.1` and a new one begins."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._file: TextIO | None = None
+        self._looked_at = 0.0
         self._fault = ""
 
     def write(self, line: str) -> str:
         """Returns a new reason why lines cannot be kept, once, so that the caller can say it."""
         try:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(line)
-                size = file.tell()
-            if size > LOG_BYTES:
+            file = self._open()
+            file.write(line)
+            if file.tell() > LOG_BYTES:
                 self.path.replace(self.path.with_name(f"{self.path.name}.1"))
+                self.close()
         except OSError as fault:
             # A full disk must not end the processes whose lines we cannot keep.
             reason = f"cannot write {self.path}: {fault.strerror}"
             is_news, self._fault = reason != self._fault, reason
+            self.close()
             return reason if is_news else ""
         self._fault = ""
         return ""
+
+    def _open(self) -> TextIO:
+        """The open file, or a new one where someone has taken it away; looked at each second."""
+        now = time.monotonic()
+        if self._file is not None and now - self._looked_at > 1.0:
+            self._looked_at = now
+            if not self.path.exists():
+                self.close()
+        if self._file is None:
+            self._file = self.path.open("a", encoding="utf-8", buffering=1)
+        return self._file
+
+    def close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            with suppress(OSError):  # what could not be written cannot be flushed either
+                file.close()
 
 
 class Console:
@@ -61,6 +83,10 @@ class Console:
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1000):03}Z"
         file = self._files.setdefault(name, LogFile(self.path(name)))
         return file.write(f"{stamp} {text}\n")
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
 
     def path(self, name: str) -> Path:
         return self._logs / f"{name}.log"

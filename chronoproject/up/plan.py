@@ -12,9 +12,9 @@ from chronoproject.up.home import Home
 WEB_WORKERS = 2
 # A reader that follows a log holds a thread as long as the run lasts.
 WEB_THREADS = 16
-WEB_GRACE_SEC = 10
+WEB_DRAIN_SEC = 10
 # Beyond the drain, for the last outcomes to be written.
-DRAIN_MARGIN_SEC = 15.0
+DRAIN_MARGIN_SEC = 30.0
 
 Launcher = Callable[[], linux.Launch]
 
@@ -57,7 +57,7 @@ def bootstrap(env: Mapping[str, str], credentials: Path, *, is_demo: bool) -> Se
 def services(config: Config, env: Mapping[str, str]) -> list[Service]:
     """In the order of their start."""
     return [
-        Service("web", _web(config, env), WEB_GRACE_SEC + 5.0),
+        Service("web", _web(config, env)),
         *(_dispatcher(f"dispatcher-{number + 1}", env) for number in range(config.dispatchers)),
         *(_worker(f"worker-{number + 1}", config, env) for number in range(config.workers)),
         Service("maintenance", _manage(env, "maintenance")),
@@ -90,7 +90,7 @@ def _web(config: Config, env: Mapping[str, str]) -> Launcher:
         *("--bind", f"127.0.0.1:{config.port}"),
         *("--worker-class", "gthread"),
         *("--workers", str(WEB_WORKERS), "--threads", str(WEB_THREADS)),
-        *("--graceful-timeout", str(WEB_GRACE_SEC)),
+        *("--graceful-timeout", str(WEB_DRAIN_SEC)),
         # Its place would be the user's home directory, which two installations would share.
         "--no-control-socket",
     )

@@ -74,7 +74,7 @@ class Supervisor:
         while not is_done():
             if time.monotonic() > deadline:
                 return False
-            self.pump(0.1)
+            self.pump(0.2)
         return True
 
     def pump(self, limit_sec: float = TICK_SEC) -> None:

@@ -46,3 +46,31 @@ WHERE NOT EXISTS (
       AND (s.schedule IS NOT NULL OR s.run_at IS NOT NULL OR s.every_sec IS NOT NULL)
 )
 LIMIT 1
+
+-- name: jobs_around
+-- The job's DAG: all above it, and all below it.
+WITH RECURSIVE above(job_id) AS (
+    SELECT %(job_id)s::uuid
+    UNION
+    SELECT d.depends_on_job_id FROM above a JOIN deps d ON d.job_id = a.job_id
+), below(job_id) AS (
+    SELECT %(job_id)s::uuid
+    UNION
+    SELECT d.job_id FROM below b JOIN deps d ON d.depends_on_job_id = b.job_id
+)
+SELECT j.job_id FROM (SELECT job_id FROM above UNION SELECT job_id FROM below) n
+JOIN jobs j ON j.job_id = n.job_id
+WHERE j.deleted_at IS NULL OR j.job_id = %(job_id)s::uuid
+LIMIT %(limit)s
+
+-- name: newest_of_spans
+-- Of each span of an upstream's ticks the newest run.
+SELECT u.run_id, u.scheduled_for
+FROM unnest(%(job_id)s::uuid[], %(span_from)s::timestamptz[], %(span_until)s::timestamptz[])
+     AS s(job_id, span_from, span_until)
+CROSS JOIN LATERAL (
+    SELECT r.run_id, r.scheduled_for FROM runs r
+    WHERE r.job_id = s.job_id AND r.scheduled_for BETWEEN s.span_from AND s.span_until
+      AND r.scheduled_for BETWEEN %(first)s::timestamptz AND %(last)s::timestamptz
+    ORDER BY r.scheduled_for DESC LIMIT 1
+) u

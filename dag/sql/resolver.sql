@@ -249,14 +249,14 @@ WITH RECURSIVE edges AS MATERIALIZED (
     UNION ALL
     SELECT run_id, job_id, status, NULL FROM open_or_lost WHERE status IS NOT NULL
 ), complete AS (
-    SELECT run_id, status, upstream FROM outcomes
+    SELECT run_id, job_id, status, upstream FROM outcomes
     UNION ALL
-    SELECT e.run_id, 'absent', NULL FROM edges e
+    SELECT e.run_id, e.job_id, 'absent', NULL FROM edges e
     WHERE NOT EXISTS (SELECT FROM outcomes o WHERE o.run_id = e.run_id AND o.job_id = e.job_id)
 )
 SELECT run_id, status,
-       CASE WHEN upstream = ANY(%(member_id)s::uuid[]) THEN upstream END AS inside, count(*)
-FROM complete GROUP BY 1, 2, 3
+       CASE WHEN upstream = ANY(%(member_id)s::uuid[]) THEN upstream END AS inside, count(*), job_id
+FROM complete GROUP BY run_id, job_id, status, inside
 
 -- name: timed_out
 -- dependencyTimeoutSec counts from the last expected upstream tick, or from when the run was born
@@ -273,5 +273,10 @@ LIMIT %(limit)s
 
 -- name: audit_revived
 INSERT INTO audit (owner, actor, action, object_type, object_id, detail)
-SELECT r.owner, 'system', 'run.revive', 'run', r.run_id::text, r.detail
+SELECT r.owner, 'system', 'revive', 'run', r.run_id::text, r.detail
 FROM unnest(%(owner)s::bigint[], %(run_id)s::uuid[], %(detail)s::jsonb[]) AS r(owner, run_id, detail)
+
+-- name: audit_reruns
+INSERT INTO audit (owner, actor, action, object_type, object_id, detail)
+SELECT %(owner)s::bigint, %(actor)s, 'rerun', 'run', r.run_id::text, '{"withDownstream": true}'
+FROM unnest(%(run_id)s::uuid[]) AS r(run_id)

@@ -1,6 +1,7 @@
 """The list of jobs; job_write.py holds what an operator does to them."""
 
 import uuid
+from datetime import timedelta
 
 from django import forms
 from django.contrib import admin
@@ -28,6 +29,9 @@ from jobs.admin.words import (
     state_of,
 )
 from jobs.models import Job, Team
+
+# By then some dispatcher should have seen a tick that is due.
+OVERDUE = timedelta(seconds=60)
 
 
 @admin.register(Job)
@@ -117,8 +121,12 @@ class JobAdmin(JobWriting):
 
     @column("next run", ordering="next_run_at")
     def next_run(self, job: Job) -> SafeString | str:
-        """Return the next tick on the job's own clock."""
-        return instant(job.next_run_at if job.enabled else None, read_at(job), job.timezone)
+        """Return the next tick on the job's own clock, and whether it is overdue."""
+        tick = job.next_run_at if job.enabled else None
+        shown = instant(tick, read_at(job), job.timezone)
+        if tick is None or tick > read_at(job) - OVERDUE:
+            return shown
+        return format_html('{} <span class="ch-late">overdue</span>', shown)
 
     @column("last run")
     def last_run(self, job: Job) -> str:

@@ -19,6 +19,8 @@ from jobs.errors import NotFound
 from jobs.idempotency import Answer, answer_once
 from jobs.models import Team
 
+MAX_DEPTH = 200  # of any body; fields refuse less by name
+TOO_DEEP = "it is nested too deep"
 MAX_INTEGER_DIGITS = 300  # longer ones become infinite, which every field refuses by name
 
 
@@ -36,14 +38,32 @@ class JsonParser(BaseParser):
         """Return the decoded body."""
         try:
             text = codecs.decode(stream.read(), "utf-8")
-            return json.loads(text, parse_constant=_refuse_constant, parse_int=_integer)
+            value = json.loads(text, parse_constant=_refuse_constant, parse_int=_integer)
         except (ValueError, RecursionError) as error:
-            reason = "nested too deep" if isinstance(error, RecursionError) else str(error)
+            reason = TOO_DEEP if isinstance(error, RecursionError) else str(error)
             raise ParseError(f"The body is not JSON: {reason}") from error
+        if _is_deeper_than(MAX_DEPTH, value):
+            raise ParseError(f"The body is not JSON: {TOO_DEEP}")
+        return value
 
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON value")
+
+
+def _is_deeper_than(levels: int, value: object) -> bool:
+    """Tell whether a value nests deeper than every recursion after this can follow."""
+    level = [value]
+    for _ in range(levels):
+        level = [
+            below
+            for one in level
+            if isinstance(one, dict | list)
+            for below in (one.values() if isinstance(one, dict) else one)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def _integer(text: str) -> int | float:
@@ -73,7 +93,9 @@ class TeamView(APIView):
     parser_classes = [JsonParser]
     content_negotiation_class = OneRepresentation
 
-    def options(self, request: Request, *args: object, **kwargs: object) -> HttpResponse:
+    def options(  # type: ignore[override]  # the base answers a Response, for a renderer to fill
+        self, request: Request, *args: object, **kwargs: object
+    ) -> HttpResponse:
         """Tell which methods there are, by the Allow header alone."""
         return HttpResponse(status=204)
 

@@ -74,7 +74,7 @@ class TaskExecutor:
             task_registry.check_arguments(name, args, kwargs)
         except (TypeError, LookupError) as error:
             note(log, str(error))
-            return Outcome("failed", reason="definition", error=str(error).strip("'\""))
+            return Outcome("failed", reason="definition", error=str(error))
         entry = task_registry.registered()[name]
         with self.child.executing(work) as place:
             cause = self.child.end_cause(place)

@@ -168,9 +168,9 @@ RETURNING r.run_id, r.scheduled_for, r.job_id, r.owner, r.logical_date, r.trigge
 -- An audited new attempt of a terminal run, by the job's current version (PROTOCOL 18).
 WITH again AS (
     SELECT r.run_id, r.scheduled_for, r.status, r.reason, r.claim_id, r.attempt, r.exit_code,
-           r.error, r.worker_id, r.output_ref, r.started_at, r.finished_at
-    FROM runs r JOIN unnest(%(run_id)s::uuid[], %(scheduled_for)s::timestamptz[])
-                     AS a(run_id, scheduled_for) USING (run_id, scheduled_for)
+           r.error, r.worker_id, r.output_ref, r.started_at, r.finished_at, a.waits
+    FROM runs r JOIN unnest(%(run_id)s::uuid[], %(scheduled_for)s::timestamptz[], %(waits)s::bool[])
+                     AS a(run_id, scheduled_for, waits) USING (run_id, scheduled_for)
     WHERE r.status IN ('succeeded', 'dead', 'skipped', 'cancelled')
       AND r.scheduled_for BETWEEN %(first)s::timestamptz AND %(last)s::timestamptz
     ORDER BY r.run_id FOR UPDATE OF r
@@ -192,11 +192,12 @@ WITH again AS (
     FROM jobs WHERE deleted_at IS NULL
 )
 UPDATE runs r
-SET status = CASE WHEN s.limit_key IS NULL THEN 'queued' ELSE 'waiting' END,
-    reason = CASE WHEN s.limit_key IS NULL THEN '' ELSE 'concurrency' END,
+SET status = CASE WHEN a.waits OR s.limit_key IS NOT NULL THEN 'waiting' ELSE 'queued' END,
+    reason = CASE WHEN a.waits THEN 'dependency'
+                  WHEN s.limit_key IS NOT NULL THEN 'concurrency' ELSE '' END,
     job_version = s.version, pool = s.pool, priority = s.priority, limit_key = s.limit_key,
     attempt_limit = r.attempt + 1 + s.max_retries, lost_count = 0,
-    published_at = CASE WHEN s.limit_key IS NULL THEN clock_timestamp() END,
+    published_at = CASE WHEN s.limit_key IS NULL AND NOT a.waits THEN clock_timestamp() END,
     available_at = clock_timestamp(), started_at = NULL, finished_at = NULL,
     cancel_requested_at = NULL, exit_code = NULL, error = '', output_ref = '', output = NULL,
     worker_id = '', claim_id = NULL

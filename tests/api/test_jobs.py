@@ -219,9 +219,13 @@ def test_pause_and_resume_are_repeatable(api: APIClient) -> None:
     edited = api.patch(f"/v1/jobs/{job.job_id}", {"retries": 2}, format="json").json()
     assert (edited["enabled"], edited["nextRunAt"], edited["pauseReason"]) == (False, None, "rest")
 
+    body = {"name": job.name, "command": "false", "schedule": "0 * * * *"}
+    put = api.put(f"/v1/jobs/{job.job_id}", body, format="json").json()
+    assert (put["enabled"], put["nextRunAt"], put["pauseReason"]) == (False, None, "rest")
+
     for _ in range(2):
         resumed = api.post(f"/v1/jobs/{job.job_id}/resume").json()
-    assert (resumed["enabled"], resumed["version"], resumed["pauseReason"]) == (True, 4, "")
+    assert (resumed["enabled"], resumed["version"], resumed["pauseReason"]) == (True, 5, "")
     assert datetime.fromisoformat(resumed["nextRunAt"]) > db_now()
 
 

@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from jobs.hooks import Edge, hooks
 from jobs.models import Job, JobVersion
-from tests.factories import claim_run, finish_run, make_job, make_run, make_team
+from tests.factories import claim_run, finish_run, make_job, make_run, make_team, this_second
 from tests.integration.admin_support import JOBS, act, body, press, run_ago, said, shown, staff
 
 pytestmark = pytest.mark.django_db
@@ -236,7 +236,9 @@ def test_deleted_job_keeps_its_history_and_frees_its_name(admin_client: Client) 
     job = make_job(name="load")
     queued, done = make_run(job), finish_run(claim_run(run_ago(job, timedelta(minutes=1))))
     url = reverse("admin:jobs_job_delete", args=[job.pk])
-    assert "load" in body(admin_client.get(url))
+    question = body(admin_client.get(url))
+    assert "Delete 1 job?" in question
+    assert "history stays readable" in question
     assert admin_client.post(url, {"post": "yes"}).status_code == 302
     gone = Job.objects.get()
     assert gone.deleted_at is not None
@@ -255,7 +257,7 @@ def test_deleted_job_keeps_its_history_and_frees_its_name(admin_client: Client) 
 def test_selected_jobs_are_deleted_after_a_question(admin_client: Client) -> None:
     first, second, third = make_job(name="a"), make_job(name="b"), make_job(name="c")
     question = act(admin_client, JOBS, "delete_selected", [first.pk, second.pk])
-    assert "Are you sure" in body(question)
+    assert "Delete 2 jobs?" in body(question)
     assert Job.objects.filter(deleted_at__isnull=True).count() == 3
     answer = act(admin_client, JOBS, "delete_selected", [first.pk, second.pk], post="yes")
     assert said(answer) == ["2 deleted."]
@@ -265,9 +267,18 @@ def test_selected_jobs_are_deleted_after_a_question(admin_client: Client) -> Non
 def test_list_tells_schedule_next_and_last_run(admin_client: Client) -> None:
     job = make_job(name="load", schedule="0 2 * * *", timezone="Asia/Tokyo")
     finish_run(claim_run(run_ago(job, timedelta(hours=1))), "dead", reason="timeout")
-    make_job(name="never-ran")
+    late = make_job(name="never-ran", schedule="0 2 * * *")
+    Job.objects.filter(pk=late.pk).update(next_run_at=this_second() - timedelta(minutes=2))
+    make_job(name="on-request")
     page = body(admin_client.get(reverse(JOBS)))
-    for text in ("At 02:00, every day", "02:00:00 JST", "dead", "60 min ago", "When triggered"):
+    for text in (
+        "At 02:00, every day",
+        "02:00:00 JST",
+        "dead",
+        "60 min ago",
+        "When triggered",
+        "overdue",
+    ):
         assert text in page, text
 
 

@@ -4,7 +4,7 @@ import uuid
 from datetime import timedelta
 
 import pytest
-from django.contrib.auth.models import Group
+from django.contrib.auth.models import Group, User
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -181,3 +181,19 @@ def test_pages_want_a_login(client: Client) -> None:
     run_id = uuid.uuid4()
     for url in (f"/admin/runs/run/{run_id}/change/", f"/admin/runs/run/{run_id}/log/1/", "/admin/"):
         assert client.get(url).status_code == 302
+
+
+def test_empty_list_says_where_else_to_look(admin_client: Client) -> None:
+    page = body(admin_client.get(reverse("admin:runs_run_changelist"), {"status": "dead"}))
+    assert "No runs here" in page
+    assert "None in the last 24 hours." in page
+    assert 'href="?status=dead&amp;when=all"' in page
+    other = body(admin_client.get(reverse("admin:jobs_job_changelist")))
+    assert "No jobs here" in other
+    assert "None in" not in other
+
+
+def test_login_page_itself_leads_to_the_first_page(client: Client) -> None:
+    User.objects.create_superuser("root", password="secret")
+    answer = client.post("/admin/login/", {"username": "root", "password": "secret"})
+    assert (answer.status_code, answer.headers["Location"]) == (302, "/admin/")

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
+from pytest_django.fixtures import Settings
 
 from runs import task_registry
 from runs.task_registry import RunContext, check_arguments, registered, task
@@ -18,6 +20,12 @@ def _own_registry() -> Iterator[None]:
 
 def test_the_built_in_tasks_are_registered() -> None:
     assert {"chrono.noop", "chrono.echo", "chrono.sleep", "chrono.fail"} <= set(registered())
+
+
+def test_a_module_that_cannot_be_imported_is_named(settings: Settings) -> None:
+    settings.CHRONO_TASK_MODULES = ["runs.builtin_tasks", "no.such.module"]
+    with pytest.raises(ImproperlyConfigured, match=r"CHRONO_TASK_MODULES: no\.such\.module"):
+        task_registry.load_task_modules.__wrapped__()
 
 
 def test_a_task_stays_a_plain_function() -> None:

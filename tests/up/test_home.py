@@ -57,6 +57,7 @@ def test_a_home_that_cannot_be_written_is_told_by_its_path(tmp_path: Path) -> No
         ({"CHRONO_PORT": "0"}, "CHRONO_PORT must be a whole number from 1 to 65535, not '0'"),
         ({"CHRONO_WORKERS": "-1"}, "CHRONO_WORKERS must be"),
         ({"CHRONO_DISPATCHERS": "two"}, "not 'two'"),
+        ({"CHRONO_DRAIN_SEC": "nan"}, "CHRONO_DRAIN_SEC must be a number of seconds"),
         ({"CHRONO_PORT": "5555"}, "CHRONO_PORT and CHRONO_FLOWER_PORT are both 5555"),
         ({"DATABASE_URL_FILE": "/nowhere/url"}, "DATABASE_URL_FILE: cannot read /nowhere/url"),
     ],

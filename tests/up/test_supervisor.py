@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from chronoproject import linux
+from chronoproject.up import console
 from chronoproject.up.child import STEADY_SEC, Service, restart_delay_sec
 from chronoproject.up.console import Console
 from chronoproject.up.faults import StopRequestedError, UpError
@@ -43,6 +44,7 @@ def supervisor(tmp_path: Path) -> Iterator[Watched]:
     with watched.listening():
         yield watched
         watched.stop([])
+    watched.console.close()
 
 
 def shell(name: str, script: str, *, grace_sec: float = 5.0, is_once: bool = False) -> Service:
@@ -96,6 +98,15 @@ def test_what_is_left_of_a_dead_processes_group_is_killed(supervisor: Watched) -
     child.signal(signal.SIGKILL)
     assert supervisor.pump_until(lambda: child.exits == 1)
     assert eventually(lambda: linux.start_ticks(grandchild) is None)
+
+
+def test_a_signal_to_a_process_that_has_just_died_is_no_fault(supervisor: Watched) -> None:
+    child = supervisor.add(shell("brief", "exit 5"))
+    assert child.pid is not None
+    assert eventually(lambda: linux.start_ticks(child.pid or 0) is None)
+    child.signal(signal.SIGTERM)
+    assert supervisor.pump_until(lambda: child.exits == 1)
+    assert child.last_code == 5
 
 
 def test_a_missing_program_is_a_fault_at_first(supervisor: Watched) -> None:
@@ -171,16 +182,46 @@ def test_children_die_with_the_supervisor(tmp_path: Path) -> None:
     assert eventually(lambda: linux.start_ticks(orphan) is None)
 
 
+def test_a_large_log_is_put_aside_and_a_lost_one_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "LOG_BYTES", 100)
+    log = console.LogFile(tmp_path / "web.log")
+    for number in range(30):
+        assert log.write(f"line {number:02}\n") == ""
+    kept = [tmp_path / "web.log.1", tmp_path / "web.log"]
+    lines = [line for path in kept for line in path.read_text(encoding="utf-8").splitlines()]
+    assert lines == [f"line {number:02}" for number in range(30 - len(lines), 30)]
+    assert len(lines) > 13
+    for path in kept:
+        path.unlink()
+    monkeypatch.setattr(log, "_looked_at", 0.0)
+    log.write("again\n")
+    log.close()
+    assert kept[1].read_text(encoding="utf-8") == "again\n"
+
+
+def test_a_log_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
+    log = console.LogFile(tmp_path / "missing" / "web.log")
+    assert "cannot write" in log.write("one\n")
+    assert log.write("two\n") == ""
+    (tmp_path / "missing").mkdir()
+    assert log.write("three\n") == ""
+    log.close()
+    assert (tmp_path / "missing" / "web.log").read_text(encoding="utf-8") == "three\n"
+
+
 def test_a_terminal_that_is_held_stops_nothing(tmp_path: Path) -> None:
     reader, writer = os.pipe()
-    console = Console(tmp_path, terminal=writer)
+    shown = Console(tmp_path, terminal=writer)
     for number in range(10_000):
-        console.line("talker", f"{number} {'x' * 50}")  # far beyond what the pipe holds
+        shown.line("talker", f"{number} {'x' * 50}")  # far beyond what the pipe holds
     os.read(reader, 1 << 20)
-    console.say("hello again")
+    shown.say("hello again")
     assert b"lines not shown" in os.read(reader, 1 << 20)
     assert "9999 x" in (tmp_path / "talker.log").read_text(encoding="utf-8")
     os.close(reader)
-    console.say("nobody reads this")
+    shown.say("nobody reads this")
+    shown.close()
     os.close(writer)
     assert "nobody reads this" in (tmp_path / "up.log").read_text(encoding="utf-8")

@@ -59,7 +59,7 @@ class Command(BaseCommand):
                 pools=pools,
                 operations=bool(options["operations"]),
             )
-        except (ImproperlyConfigured, ImportError, OSError) as error:
+        except (ImproperlyConfigured, OSError) as error:
             raise CommandError(first_line(error)) from error
         sys.exit(worker.run())
 

@@ -1,6 +1,6 @@
 """Jobs with edges, their ticks and how these end, for the tests of dag."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -14,9 +14,20 @@ from jobs.models import Job, Team
 from runs import lifecycle
 from runs.models import Run
 from runs.records import RunRef
-from tests.integration.support import claim, job, new_run, result, this_second
+from tests.integration.support import claim, job, new_run, result, statuses, this_second
 
-__all__ = ["after", "claim", "end", "job", "look", "result", "status", "this_second", "tick"]
+__all__ = [
+    "after",
+    "claim",
+    "end",
+    "job",
+    "look",
+    "result",
+    "status",
+    "statuses",
+    "this_second",
+    "tick",
+]
 
 
 def after(job_: Job, *upstreams: Job | Edge) -> Job:
@@ -64,6 +75,13 @@ def end(job_: Job, at: datetime, how: str = "succeeded") -> None:
             return
         (claimed,) = claim([ref])
         lifecycle.finish([result(claimed, how)])
+
+
+def end_all(job_: Job, instants: Sequence[datetime]) -> None:
+    """Let a worker execute the job's queued runs, and report their success at once."""
+    with committed():
+        claimed = claim(sorted(ref_of(job_, at) for at in instants))
+        lifecycle.finish([result(one) for one in claimed])
 
 
 def ref_of(job_: Job, at: datetime) -> RunRef:
