@@ -14,7 +14,7 @@ from dag import resolver
 from dag.matching import INSTANT, Latest, Source, SourceEdge, day_span, has_ticks, latest_tick
 from dag.statements import SQL
 from jobs.schedule import Schedule
-from runs.records import NewRun
+from runs.records import NewRun, RunRef
 from runs.states import RunStatus
 
 SCHEDULE_COLUMNS = ("timezone", "run_at", "every_sec", "anchor", "starts_at", "ends_at")
@@ -60,19 +60,39 @@ class Known:
 
 
 def born(inserted: Sequence[NewRun]) -> None:
-    """Freeze the edges of the runs that wait for upstreams; look at these after the commit.
+    """Freeze the edges of the runs that wait for upstreams; look at them after the commit.
 
     Only then is seen what finished meanwhile: an upstream's finish cannot see these rows before
-    (PROTOCOL 21).
+    (PROTOCOL 21). Where every upstream is born here too, none can have finished.
     """
     waiting = [
         run for run in inserted if (run.status, run.reason) == (RunStatus.WAITING, "dependency")
     ]
     if not waiting:
         return
-    _insert(freeze(waiting, {(run.job_id, run.logical_date) for run in inserted}))
-    refs = [run.ref for run in waiting]
-    transaction.on_commit(partial(resolver.resolve, refs), robust=True)
+    together = {(run.job_id, run.logical_date) for run in inserted}
+    frozen = freeze(waiting, together)
+    _insert(frozen)
+    if refs := _worth_a_look(waiting, frozen, together):
+        transaction.on_commit(partial(resolver.resolve, refs), robust=True)
+
+
+def _worth_a_look(
+    waiting: Sequence[NewRun], frozen: Sequence[FrozenEdge], together: Collection[Date]
+) -> list[RunRef]:
+    """Leave out the runs whose every upstream is born with them."""
+    edges: dict[uuid.UUID, list[FrozenEdge]] = defaultdict(list)
+    for edge in frozen:
+        edges[edge.run_id].append(edge)
+    return [
+        run.ref
+        for run in waiting
+        if not edges[run.run_id]
+        or any(
+            edge.match == "day" or (edge.depends_on_job_id, edge.span_from) not in together
+            for edge in edges[run.run_id]
+        )
+    ]
 
 
 def freeze(waiting: Sequence[NewRun], together: Collection[Date]) -> list[FrozenEdge]:

@@ -1,7 +1,7 @@
 """Pure: cycles and orders of directed graphs, given as node → the nodes it comes after."""
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from graphlib import TopologicalSorter
 from typing import TypeVar
 
 Node = TypeVar("Node")
@@ -31,11 +31,24 @@ def _path_back(came_from: Mapping[Node, Node], node: Node, start: Node) -> Itera
 
 
 def topological_order(upstreams: Mapping[Node, Collection[Node]]) -> list[Node]:
-    """Return the keys, each after those of its upstreams that are keys too."""
-    sorter = TopologicalSorter(
-        {node: [up for up in before if up in upstreams] for node, before in upstreams.items()}
-    )
-    return list(sorter.static_order())
+    """Return the keys, each after those of its upstreams that are keys too.
+
+    Those on a cycle, or behind one, come last in any order.
+    """
+    followers: dict[Node, list[Node]] = defaultdict(list)
+    open_upstreams: dict[Node, int] = {}
+    for node, before in upstreams.items():
+        known = [upstream for upstream in before if upstream in upstreams]
+        open_upstreams[node] = len(known)
+        for upstream in known:
+            followers[upstream].append(node)
+    order = [node for node, count in open_upstreams.items() if count == 0]
+    for node in order:  # it grows while it is walked
+        for follower in followers[node]:
+            open_upstreams[follower] -= 1
+            if open_upstreams[follower] == 0:
+                order.append(follower)
+    return [*order, *(node for node, count in open_upstreams.items() if count > 0)]
 
 
 def reachable(

@@ -167,15 +167,16 @@ def _without_those_that_surely_wait(members: Sequence[Member]) -> list[Member]:
 def decide_on(members: Sequence[Member], rung: Collection[RunRef]) -> list[Decided]:
     """Return what becomes of each, upstreams first, so that a skip or a revival goes on down.
 
-    A terminal run is looked at only where an upstream of it has just ended or been revived.
+    A terminal run is looked at only where an upstream of it has just ended or been revived. Frozen
+    edges of different times may form a cycle: its runs wait, until their time is up.
     """
     seen = _read_outcomes(members)
     by_id = {member.run_id: member for member in members}
     decided: dict[uuid.UUID, Decided] = {}
     for run_id in topological_order({run_id: seen[run_id].inside for run_id in by_id}):
-        member, upstreams = by_id[run_id], [decided[up] for up in seen[run_id].inside]
+        member, upstreams = by_id[run_id], [decided.get(up) for up in seen[run_id].inside]
         is_asked = not member.was_skipped or member.ref in rung
-        if is_asked or any(upstream.reaches_further for upstream in upstreams):
+        if is_asked or any(upstream and upstream.reaches_further for upstream in upstreams):
             outcomes = [*seen[run_id].outcomes, *map(_outcome_of, upstreams)]
             decided[run_id] = Decided(member, _decide(member, Tally.of(outcomes)))
         else:
@@ -189,8 +190,9 @@ def _decide(member: Member, tally: Tally) -> RuleDecision:
     return decide(member.trigger_rule or TriggerRule.ALL_SUCCESS, tally)
 
 
-def _outcome_of(upstream: Decided) -> Outcome:
-    return Outcome.SKIPPED if upstream.decision.action == Action.SKIP else Outcome.PENDING
+def _outcome_of(upstream: Decided | None) -> Outcome:
+    is_skipped = upstream is not None and upstream.decision.action == Action.SKIP
+    return Outcome.SKIPPED if is_skipped else Outcome.PENDING
 
 
 def _read_outcomes(members: Sequence[Member]) -> Mapping[uuid.UUID, Seen]:

@@ -94,7 +94,7 @@ def forget_old_waits() -> int:
 
 waiting = Walk("page_waiting", pages=10)
 revivable = Walk("page_revivable", pages=10)
-register(DISPATCHER, Sweep("dag", 3, partial(resolve_waiting, waiting)))
+register(DISPATCHER, Sweep("dag", 5, partial(resolve_waiting, waiting)))
 register(MAINTENANCE, Sweep("dag_revive", 30, partial(revive_skipped, revivable)))
 register(MAINTENANCE, Sweep("dependency_timeouts", 5, end_long_waits))
 register(MAINTENANCE, Sweep("run_deps", 600, forget_old_waits))

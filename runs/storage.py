@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured, SuspiciousFileOperation
@@ -68,12 +68,6 @@ def _s3(url: str) -> Backend:
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
     )
-    credentials = {}
-    if parts.username and parts.password:
-        credentials = {
-            "access_key": unquote(parts.username),
-            "secret_key": unquote(parts.password),
-        }
     storage = S3Storage(
         bucket_name=parts.hostname,
         location=parts.path.strip("/"),
@@ -82,9 +76,16 @@ def _s3(url: str) -> Backend:
         file_overwrite=True,
         client_config=config,
         transfer_config=TransferConfig(use_threads=False),
-        **credentials,
+        **_credentials(parts),
     )
     return Backend(storage, (OSError, Boto3Error, BotoCoreError, ClientError))
+
+
+def _credentials(parts: SplitResult) -> dict[str, str]:
+    """Return what stands in the URL; without, boto3 looks where it always does."""
+    if not (parts.username and parts.password):
+        return {}
+    return {"access_key": unquote(parts.username), "secret_key": unquote(parts.password)}
 
 
 @lru_cache(maxsize=2)

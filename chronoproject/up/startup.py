@@ -18,7 +18,8 @@ from chronoproject.up.leftovers import end_leftovers
 from chronoproject.up.servers import MAX_EXITS, check_given, start_servers
 from chronoproject.up.supervisor import Supervisor
 
-READY_SEC = 120.0
+# Long, for a slow machine: what cannot start at all is noticed by its exits.
+READY_SEC = 300.0
 # A process that is going to fail at once has failed by then.
 SETTLE_SEC = 2.0
 CREDENTIALS = ("team", "api_token", "admin_user", "admin_password")

@@ -7,8 +7,8 @@ or fenced: a command's whole tree by itself, a Python task or HTTP call by a sig
 child. When the pool child dies it kills the tree and goes. It holds no secret: it starts with an
 empty environment, and what a command may see comes with each request.
 
-Run by path in a bare interpreter (python -I -S), so it imports the standard library and two of its
-neighbours, and no framework.
+Run by path in a bare interpreter (python -I -S), so it imports the standard library and three of
+its neighbours, and no framework.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import os
 import select
 import signal
 import socket
-import struct
 import sys
 import time
 from collections.abc import Iterator
@@ -28,35 +27,14 @@ if __name__ == "__main__":
 
 from runs import slots
 from runs.executors import proctree
+from runs.executors.shim_wire import HELLO, REPLY, Request
 
-REQUEST = struct.Struct("=QIIII")  # seq, entry, number of words, of variables, bytes that follow
-REPLY = struct.Struct("=Qiii")  # seq, wait status, cause, errno of a failed start
-HELLO = struct.Struct("=QQ")  # pid, start time
 TICK_NS = 500_000_000
 KILL_PAUSE_NS, KILL_PAUSE_MAX_NS = 5_000_000, 500_000_000
 STOP_WAIT_SEC = 0.1
 SECOND_NS = 1_000_000_000
 DEFAULT_SIGNALS = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 AT_ONCE = frozenset({slots.CAUSE_FENCED, slots.CAUSE_LOST, slots.CAUSE_DRAIN})
-
-
-class Request:
-    """A command to start, as it came over the socket."""
-
-    __slots__ = ("argv", "cwd", "entry", "environment", "output", "seq")
-
-    def __init__(self, sock: socket.socket) -> None:
-        head, fds, _, _ = socket.recv_fds(sock, REQUEST.size, 1, socket.MSG_CMSG_CLOEXEC)
-        if not head:
-            raise EOFError
-        head += receive(sock, REQUEST.size - len(head))
-        self.seq, self.entry, words, variables, size = REQUEST.unpack(head)
-        parts = receive(sock, size).split(b"\0")
-        self.cwd = parts[0]
-        self.argv = parts[1 : 1 + words]
-        pairs = (part.partition(b"=") for part in parts[1 + words : 1 + words + variables])
-        self.environment = {name: value for name, _, value in pairs}
-        (self.output,) = fds
 
 
 class Running:
@@ -73,18 +51,6 @@ class Running:
         self.is_urgent = False
         self.kills_at: int | None = None  # when SIGKILL begins; set once the run is to end
         self.kill_pause = KILL_PAUSE_NS
-
-
-def receive(sock: socket.socket, size: int) -> bytes:
-    """Read exactly `size` bytes."""
-    chunks = []
-    while size:
-        chunk = sock.recv(size)
-        if not chunk:
-            raise EOFError
-        chunks.append(chunk)
-        size -= len(chunk)
-    return b"".join(chunks)
 
 
 def candidates(program: bytes, path: bytes) -> Iterator[bytes]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from runs import slots
 from runs.executors import proctree
-from runs.executors.shim import HELLO, REPLY, REQUEST
+from runs.executors.shim_wire import HELLO, REPLY, REQUEST
 
 PROGRAM = Path(__file__).with_name("shim.py")
 START_TIMEOUT_SEC = 20.0

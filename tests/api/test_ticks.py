@@ -118,7 +118,8 @@ def test_a_large_backfill_is_handed_to_the_workers(
     sent: list[Any] = []
     monkeypatch.setattr(backfill, "INLINE_TICKS", 2)
 
-    def apply_async(*, args: list[str]) -> Any:  # noqa: ANN401 - stands for Celery's handle
+    def apply_async(*, args: list[str], queue: str) -> Any:  # noqa: ANN401 - stands for Celery's handle
+        assert queue == operations.QUEUE
         sent.append(args)
         return type("Handle", (), {"id": "op-1"})
 
@@ -137,7 +138,7 @@ def test_a_large_backfill_without_a_broker_is_told(
 ) -> None:
     monkeypatch.setattr(backfill, "INLINE_TICKS", 2)
 
-    def refuse(*, args: list[str]) -> None:
+    def refuse(**options: object) -> None:
         raise OperationalError("no broker")
 
     monkeypatch.setattr(operations.backfill_job, "apply_async", refuse)

@@ -2,10 +2,12 @@
 
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import pytest
+from django.db import DatabaseError
 
-from dag import sweeps
+from dag import resolver, sweeps
 from dag.models import RunDep
 from jobs.models import AuditEntry, Job
 from runs import lifecycle
@@ -189,3 +191,111 @@ def test_an_endless_wait_ends() -> None:
     assert support.look(sweeps.end_long_waits) == 1
     assert status(second, at) == ("skipped", "dependency_timeout")
     assert status(third, at) == FAILED
+
+
+def test_runs_that_wait_for_one_another_wait_for_their_time_to_be_up() -> None:
+    """Edges that were turned round while runs were in flight."""
+    first, second, third = chain(3)
+    at = this_second() - timedelta(hours=1)
+    tick(at, first)
+    RunDep.objects.filter(job=second).update(depends_on_job=third)
+    end(first, at, "dead")
+    assert [status(one, at) for one in (second, third)] == [WAITING, WAITING]
+    Job.objects.filter(job_id=second.job_id).update(dependency_timeout_sec=60)
+    set_columns(support.ref_of(second, at), "available_at = now() - interval '1 hour'")
+    assert support.look(sweeps.end_long_waits) == 1
+    assert status(second, at) == ("skipped", "dependency_timeout")
+
+
+def test_a_run_keeps_the_edges_it_was_born_with() -> None:
+    first, second = chain(2)
+    other = scheduled()
+    at = this_second()
+    tick(at, first)
+    after(second, other)
+    end(first, at)
+    assert status(second, at) == QUEUED
+    later = at + timedelta(seconds=1)
+    tick(later, first, other)
+    end(first, later)
+    assert status(second, later) == WAITING
+    end(other, later)
+    assert status(second, later) == QUEUED
+
+
+def test_a_run_born_while_its_job_was_deleted_does_not_start() -> None:
+    first, second = chain(2)
+    at = this_second()
+    tick(at, first)
+    Job.objects.filter(job_id=second.job_id).update(deleted_at=at)
+    end(first, at)
+    assert status(second, at) == ("skipped", "job_deleted")
+
+
+def test_a_paused_driven_job_has_no_rows() -> None:
+    first, second, third = chain(3)
+    Job.objects.filter(job_id=second.job_id).update(enabled=False)
+    at = this_second()
+    tick(at, first)
+    assert not Run.objects.filter(job__in=[second, third]).exists()
+
+
+def test_what_a_doorbell_could_not_do_is_done_after_the_commit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, second = chain(2)
+    at = this_second()
+    tick(at, first)
+    real, fails = resolver.resolve_after, [DatabaseError("a deadlock, say")]
+
+    def flaky(*args: Any) -> int:  # noqa: ANN401 - whatever resolve_after takes
+        if fails:
+            raise fails.pop()
+        return real(*args)
+
+    monkeypatch.setattr(resolver, "resolve_after", flaky)
+    end(first, at)
+    assert [status(one, at) for one in (first, second)] == [("succeeded", ""), QUEUED]
+
+
+def test_a_lost_revival_is_swept_up() -> None:
+    first, second = chain(2)
+    at = this_second()
+    tick(at, first)
+    end(first, at, "dead")
+    set_columns(support.ref_of(first, at), "status = 'succeeded', finished_at = now() + '1 second'")
+    walk = sweeps.Walk("page_revivable", pages=1)
+    assert support.look(partial(sweeps.revive_skipped, walk)) == 1
+    assert status(second, at) == QUEUED
+    assert support.look(partial(sweeps.revive_skipped, walk)) == 0
+
+
+def test_what_has_served_is_forgotten_after_retention() -> None:
+    first, second = chain(2)
+    at = this_second()
+    tick(at, first)
+    RunDep.objects.create(
+        run_id=second.job_id,
+        scheduled_for=at - timedelta(days=60),
+        job=second,
+        logical_date=at,
+        trigger_rule="all_success",
+        depends_on_job=first,
+        match="tick",
+        span_from=at,
+        span_until=at,
+    )
+    assert sweeps.forget_old_waits() == 1
+    assert RunDep.objects.count() == 1
+
+
+def test_a_walk_comes_round_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeps, "PAGE", 2)
+    first, *rest = chain(6)
+    at = this_second()
+    tick(at, first)
+    walk = sweeps.Walk("page_waiting", pages=1)
+    oldest = at - timedelta(days=1)
+    pages = [[row["job_id"] for rows in walk.pages(oldest) for row in rows] for _ in range(6)]
+    assert [len(page) for page in pages] == [2, 2, 1, 2, 2, 1]
+    assert {job for page in pages[:3] for job in page} == {one.job_id for one in rest}

@@ -13,7 +13,7 @@ from jobs.models import Job, JobVersion, Pause
 from runs.models import Run
 from tests.integration.ledger.simulation import MINUTE, SECOND, World
 
-pytestmark = pytest.mark.django_db
+pytestmark = pytest.mark.django_db(transaction=True)
 
 # The night in which Europe puts its clocks on; Lord Howe and Chile follow a week later.
 START = datetime(2026, 3, 28, 22, 30, tzinfo=UTC)
@@ -142,6 +142,7 @@ def runs_outside_their_version() -> list[tuple[str, datetime]]:
     return outside
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", [1])
 def test_a_thousand_edits_lose_no_tick_and_make_none_up(
     monkeypatch: pytest.MonkeyPatch, seed: int

@@ -7,12 +7,13 @@ import pytest
 from tests.integration.ledger.simulation import DAY, World
 from tests.integration.ledger.year import YEAR, YEAR_END, ZONES, around_changes, check, whole_year
 
-pytestmark = pytest.mark.django_db
+pytestmark = pytest.mark.django_db(transaction=True)
 
 WHOLE = ("Europe/Berlin", "Australia/Lord_Howe", "America/Havana")
 REACH = timedelta(hours=3)
 
 
+@pytest.mark.timeout(600)
 def test_a_year_of_ticks_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(set(ZONES)) == 40
     world = World(monkeypatch, YEAR)

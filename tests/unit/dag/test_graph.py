@@ -48,3 +48,10 @@ def test_what_can_be_reached_is_reached_once() -> None:
     below = {"a": ["b", "c"], "b": ["d"], "c": ["d"], "x": ["a"]}
     found = list(reachable(["a"], lambda node: below.get(node, ())))
     assert sorted(found) == ["a", "b", "c", "d"]
+
+
+def test_what_is_on_a_cycle_or_behind_it_comes_last() -> None:
+    upstreams = {"d": ["c"], "b": ["c", "a"], "c": ["b"], "a": [], "e": ["a"]}
+    order = topological_order(upstreams)
+    assert order[:2] == ["a", "e"]
+    assert sorted(order[2:]) == ["b", "c", "d"]
