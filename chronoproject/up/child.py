@@ -47,6 +47,7 @@ class Child:
         self.name = service.name
         self._tell = tell
         self.process: subprocess.Popen[bytes] | None = None
+        self.pid: int | None = None
         self.identity: linux.Identity | None = None
         self.stop_signal = signal.SIGTERM
         self.failures = 0
@@ -56,10 +57,6 @@ class Child:
         self._started_at = 0.0
         self._output = -1
         self._partial = b""
-
-    @property
-    def pid(self) -> int | None:
-        return self.identity.pid if self.identity else None
 
     @property
     def lived_sec(self) -> float:
@@ -85,7 +82,8 @@ class Child:
         self._output, self._partial = read_end, b""
         self._started_at = time.monotonic()
         self.stop_signal = launch.stop_signal
-        # None only if it has died already; then reap() will tell.
+        self.pid = self.process.pid
+        # None only if it has died already; then has_ended() will tell.
         self.identity = linux.identify(self.process.pid)
 
     def read(self) -> bool:

@@ -21,7 +21,7 @@ from chronoproject.up.supervisor import Supervisor
 # Long, for a slow machine: what cannot start at all is noticed by its exits.
 READY_SEC = 300.0
 # A process that is going to fail at once has failed by then.
-SETTLE_SEC = 2.0
+SETTLE_SEC = 1.0
 CREDENTIALS = ("team", "api_token", "admin_user", "admin_password")
 
 

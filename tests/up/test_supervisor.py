@@ -102,8 +102,9 @@ def test_what_is_left_of_a_dead_processes_group_is_killed(supervisor: Watched) -
 
 def test_a_signal_to_a_process_that_has_just_died_is_no_fault(supervisor: Watched) -> None:
     child = supervisor.add(shell("brief", "exit 5"))
-    assert child.pid is not None
-    assert eventually(lambda: linux.start_ticks(child.pid or 0) is None)
+    pid = child.pid
+    assert pid is not None
+    assert eventually(lambda: linux.start_ticks(pid) is None)
     child.signal(signal.SIGTERM)
     assert supervisor.pump_until(lambda: child.exits == 1)
     assert child.last_code == 5
