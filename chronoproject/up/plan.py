@@ -91,6 +91,7 @@ def _web(config: Config, env: Mapping[str, str]) -> Launcher:
         *("--worker-class", "gthread"),
         *("--workers", str(WEB_WORKERS), "--threads", str(WEB_THREADS)),
         *("--graceful-timeout", str(WEB_DRAIN_SEC)),
+        "--preload",  # imported once for both workers
         # Its place would be the user's home directory, which two installations would share.
         "--no-control-socket",
     )
