@@ -9,7 +9,7 @@ import pytest
 from tests.house.reading import app_modules, files, name_of, tree_of
 
 # Homes and workplaces of one machine; system directories that every Linux has are fine.
-MACHINE_PATH = re.compile(r"(?<![\w./~-])/(?:root|home|work|workspace|Users|farm)/[\w.-]+")
+MACHINE_PATH = re.compile(r"(?<![\w./~*-])/(?:root|home|work|workspace|Users|farm)/[\w.-]+")
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 40
 
