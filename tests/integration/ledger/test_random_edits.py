@@ -60,7 +60,7 @@ class Editor:
     def move_clock(self, job: Job) -> None:
         """Go on to an instant around the job's next tick, or just some way."""
         now = self.world.now
-        next_run_at = Job.objects.get(job_id=job.job_id).next_run_at
+        next_run_at = Job.objects.values_list("next_run_at", flat=True).get(job_id=job.job_id)
         if next_run_at is not None and self.random.random() < 0.6:
             around = self.random.choice((timedelta(0), self.span(SECOND), -self.span(SECOND)))
             moved = next_run_at + around
@@ -75,7 +75,6 @@ class Editor:
     def edit(self, place: int) -> bool:
         """Make one random edit of a job; False if it was refused or changed nothing."""
         job = self.jobs[place]
-        version = Job.objects.get(job_id=job.job_id).version
         acts: list[Callable[[], Job]] = [
             lambda: self.world.patch(job, schedule=self.random.choice(SCHEDULES)),
             lambda: self.world.patch(job, timezone=self.random.choice(ZONES)),
@@ -84,14 +83,15 @@ class Editor:
             lambda: self.world.patch(job, **self.policy()),
             lambda: self.world.pause(job),
             lambda: self.world.resume(job),
-            lambda: self.replace(place),
+            lambda: self.replace(job),
         ]
         weights = (6, 3, 2, 2, 3, 3, 6, 0.5)
         try:
-            self.random.choices(acts, weights)[0]()
+            edited = self.random.choices(acts, weights)[0]()
         except FieldErrors:
             return False
-        return self.jobs[place] is not job or Job.objects.get(job_id=job.job_id).version > version
+        self.jobs[place] = edited
+        return (edited.job_id, edited.version) != (job.job_id, job.version)
 
     def dates(self) -> dict[str, Any]:
         start = self.world.now + self.span(10 * MINUTE) - 5 * MINUTE
@@ -100,10 +100,9 @@ class Editor:
             "endsAt": self.random.choice((None, instant_text(start + self.span(30 * MINUTE)))),
         }
 
-    def replace(self, place: int) -> Job:
-        self.world.delete(self.jobs[place])
-        self.jobs[place] = self.create()
-        return self.jobs[place]
+    def replace(self, job: Job) -> Job:
+        self.world.delete(job)
+        return self.create()
 
     def turn_team_pause(self) -> None:
         if self.pause is None:
