@@ -175,6 +175,15 @@ def test_a_task_that_holds_the_gil_keeps_its_lease_and_is_ended_by_its_limit(
     )  # longer than the lease of 6 s: it was renewed while no Python ran
 
 
+def test_a_task_that_ignores_its_limit_times_out_and_does_not_crash(
+    shared_worker: RunningWorker,
+) -> None:
+    """Celery's hard limit comes at the same moment as the shim's; either means a time-out."""
+    run = shared_worker.calls("sample.stubborn", 60, timeoutSec=1, killGraceSec=1)
+    ended = until(run, *DONE, "retrying")
+    assert (ended.status, ended.reason, ended.lost_count) == ("dead", "timeout", 0)
+
+
 def lasted_sec(run: Run) -> float:
     assert run.finished_at is not None
     assert run.started_at is not None
