@@ -99,4 +99,4 @@ class TaskResultAdmin(ReadOnlyKeysetAdmin[Any]):
     @column("took")
     def took(self, result: Any) -> str:  # noqa: ANN401
         """Return how long it took."""
-        return elapsed(result.date_started or result.date_created, result.date_done)
+        return elapsed(result.date_started, result.date_done)

@@ -7,7 +7,7 @@ force up to `at`, then let the new one begin there. Locks: team (edges only), th
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
@@ -33,6 +33,7 @@ from jobs.models import Job, JobVersion, Team
 from jobs.selectors import edges_of, schedule_of
 
 NAME_CONSTRAINT = "jobs_name_once_per_owner"
+INSTANT = timedelta(microseconds=1)
 
 
 class _TeamLockNeeded(Exception):  # noqa: N818 - a signal between two tries, never seen outside
@@ -147,7 +148,7 @@ def job_delete(job: Job, *, actor: str, if_match: Callable[[int], bool] | None =
     """End the job: no more ticks, what has not started is cancelled, its name is free."""
     locked = _locked(job.job_id, job.owner_id)
     _check_version(locked, if_match)
-    at = db_now()
+    at = _instant_of_edit(locked)
     _settle(locked, at)
     definition = definition_of(locked, edges_of([locked]).get(locked.job_id, ()))
     definition["enabled"] = locked.enabled = False
@@ -188,7 +189,7 @@ def _edit_once(edit: _Edit, with_team_lock: bool) -> Job:
         _lock_team(edit.team_id)
     job = _locked(edit.job_id, edit.team_id)
     _check_version(job, edit.if_match)
-    at = db_now()
+    at = _instant_of_edit(job)
     before = definition_of(job, edges_of([job]).get(job.job_id, ()))
     after = _anchored(edit.build(before), job.created_at)
     if after == before:
@@ -258,6 +259,19 @@ def _locked(job_id: uuid.UUID, team_id: int) -> Job:
     if job is None:
         raise job_not_found()
     return job
+
+
+def _instant_of_edit(job: Job) -> datetime:
+    """Return the time, taken after the lock; after all that is recorded, should the clock have
+    been set back (a failover): what has run lies before the edit."""
+    at = max(db_now(), job.updated_at + INSTANT)
+    if not job.enabled or job.next_run_at is None or job.next_run_at <= at:
+        return at
+    try:
+        recorded = schedule_of(job).newest(at, job.next_run_at - INSTANT, 1)
+    except InvalidSchedule:  # there is no telling
+        return at
+    return recorded[0] if recorded else at
 
 
 def _lock_team(team_id: int) -> None:

@@ -19,6 +19,7 @@ REASONS = {
     "worker_lost": "its worker stopped renewing the lease, more often than is tried again",
     "crashed": "its process died, more often than is tried again",
     "upstream_failed": "a run that it depends on did not succeed",
+    "rule_not_met": "the runs that it depends on have ended, and its trigger rule asks for others",
     "no_upstream_tick": "a job that it depends on never had a tick to wait for",
     "dependency_timeout": "its upstream runs took longer than dependencyTimeoutSec",
     "misfire": "its tick was found too late",

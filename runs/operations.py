@@ -13,7 +13,7 @@ from jobs.errors import Unavailable
 from runs import backfill, services
 
 QUEUE = "chrono.operations"
-kept = partial(shared_task, ignore_result=False)
+kept = partial(shared_task, ignore_result=False, track_started=True)
 
 
 def _ids(texts: Sequence[str]) -> list[uuid.UUID]:

@@ -110,7 +110,7 @@ def hand_over(
     messages.success(
         request,
         format_html(
-            '{} {} were handed to an operation: <a href="{}?q={}">its result</a>.',
+            '{} {} were handed to an operation: <a class="ch-link" href="{}?q={}">its result</a>.',
             f"{len(chosen.keys):,}",
             what,
             url,

@@ -111,10 +111,10 @@ class Cursor:
 
 
 @contextmanager
-def time_limit(milliseconds: int = LIST_TIMEOUT_MS) -> Iterator[None]:
-    """Let the statements within take that long each, and no longer."""
+def time_limit() -> Iterator[None]:
+    """Let the statements within take LIST_TIMEOUT_MS each, and no longer."""
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SELECT set_config('statement_timeout', %s, true)", [str(milliseconds)])
+        cursor.execute("SELECT set_config('statement_timeout', %s, true)", [str(LIST_TIMEOUT_MS)])
         yield
 
 

@@ -16,7 +16,8 @@ from django.http import (
     HttpResponseRedirect,
 )
 from django.urls import URLPattern, path
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 
 from chronoproject.adminkit.base import actor_of
 from chronoproject.adminkit.bulk import (
@@ -27,6 +28,7 @@ from chronoproject.adminkit.bulk import (
     selected_keys,
     selection,
 )
+from chronoproject.adminkit.display import link
 from chronoproject.errors import ChronoError, Conflict
 from jobs.admin.extension import Button, extension
 from jobs.models import Job
@@ -39,6 +41,7 @@ from runs.ids import millisecond_of
 from runs.models import Run
 from runs.states import TERMINAL, RunStatus
 
+LINKS_SHOWN = 10
 OPERATE, TRIGGER = "runs.change_run", "runs.add_run"
 CANCELLED, ASKED, FINISHED = "cancelled", "running and asked to stop", "were already finished"
 AGAIN, NOT_ENDED, OF_DELETED = "running again", "have not ended yet", "belong to a deleted job"
@@ -195,12 +198,17 @@ def trigger_selected(
         hand_over(request, send("trigger", actor), chosen, "jobs")
         return
 
+    made: list[SafeString] = []
+
     def trigger(job: Job) -> str:
         run = services.run_trigger(job, actor=actor)
-        messages.info(request, format_html('<a href="{}">{}</a>', run_url(run.run_id), job.name))
+        made.append(link(run_url(run.run_id), job.name))
         return "triggered"
 
     act_on_each(request, Job.objects.filter(pk__in=chosen.keys), trigger, done=["triggered"])
+    if made:
+        links = format_html_join(", ", "{}", ((text,) for text in made[:LINKS_SHOWN]))
+        messages.info(request, format_html("Their runs: {}", links))
 
 
 extension.actions.insert(0, trigger_selected)

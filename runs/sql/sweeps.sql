@@ -63,6 +63,13 @@ WHERE state NOT IN ('lost', 'stopped')
 DELETE FROM workers
 WHERE state IN ('lost', 'stopped') AND last_seen_at < clock_timestamp() - interval '7 days'
 
+-- name: purge_misfires
+-- Ranges whose ticks have no day of runs any more.
+DELETE FROM misfires WHERE misfire_id IN (
+    SELECT misfire_id FROM misfires WHERE last_tick < %(before)s::timestamptz
+    ORDER BY last_tick LIMIT %(limit)s
+)
+
 -- name: overdue_jobs
 -- An enabled job that nobody dispatches, whoever owns its shard (PROTOCOL 6).
 SELECT job_id, owner, name, next_run_at FROM jobs

@@ -1,18 +1,29 @@
-"""Rows that have served: idempotency keys, workers of past boots; and jobs nobody dispatches."""
+"""Rows that have served: idempotency keys, misfires, workers; and jobs that nobody dispatches."""
+
+from datetime import timedelta
 
 from django.conf import settings
 
+from chronoproject.clock import db_now
 from runs.alerts.outbox import NewAlert, put
 from runs.floor import SQL
+from runs.ids import day_of
 from runs.sweeps import MAINTENANCE, Sweep, register
 
 OVERDUE_SEC = 60
+PURGED_MISFIRES = 10_000
 OVERDUE_TOLD = 100
 
 
 def purge_idempotency_keys() -> int:
     """Delete keys past their life."""
     return SQL["purge_idempotency_keys"].run(hours=settings.CHRONO_IDEMPOTENCY_HOURS)
+
+
+def purge_misfires() -> int:
+    """Delete ranges that are older than every run that is kept, some at a time."""
+    before = day_of(db_now()) - timedelta(days=settings.CHRONO_RETENTION_DAYS)
+    return SQL["purge_misfires"].run(before=before, limit=PURGED_MISFIRES)
 
 
 def watch_workers() -> int:
@@ -39,5 +50,6 @@ def watch_overdue_jobs() -> int:
 
 
 register(MAINTENANCE, Sweep("idempotency_keys", 600, purge_idempotency_keys))
+register(MAINTENANCE, Sweep("misfires", 10, purge_misfires))
 register(MAINTENANCE, Sweep("workers", 10, watch_workers))
 register(MAINTENANCE, Sweep("overdue_jobs", 15, watch_overdue_jobs))

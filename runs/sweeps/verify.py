@@ -20,6 +20,7 @@ from runs.sweeps import MAINTENANCE, Sweep, register
 from runs.verify import Tally, Wanted, verify_page
 
 ONE_DAY = timedelta(days=1)
+PATIENCE = timedelta(minutes=10)  # for the day's last ticks to be dispatched
 SLICE_SEC = 2.0
 MAX_BACKLOG_DAYS = 7  # after a longer stop of maintenance, older days are left out
 
@@ -43,7 +44,7 @@ def _current(now: datetime) -> TickCheck | None:
     unfinished = TickCheck.objects.filter(finished_at__isnull=True).order_by("day").first()
     if unfinished is not None:
         return unfinished
-    yesterday = now.date() - ONE_DAY
+    yesterday = (now - PATIENCE).date() - ONE_DAY
     newest: date | None = TickCheck.objects.aggregate(newest=Max("day"))["newest"]
     if newest is None:
         return TickCheck.objects.create(day=yesterday)

@@ -26,6 +26,12 @@ from tests.integration.admin_support import JOBS, RUNS, act, press, run_ago, sai
 pytestmark = pytest.mark.django_db
 
 
+@pytest.fixture
+def two_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than two rows are a large selection."""
+    monkeypatch.setattr("chronoproject.adminkit.bulk.AT_ONCE", 2)
+
+
 def again(run: Run) -> Run:
     """Return the row as it is now."""
     return Run.objects.get(run_id=run.run_id, scheduled_for=run.scheduled_for)
@@ -165,7 +171,9 @@ def test_trigger_selected_jobs() -> None:
     first, second, third = make_job(), make_job(), make_job()
     client = staff("jobs.view_job", "runs.add_run", "runs.view_run")
     answer = act(client, JOBS, "trigger_selected", [first.pk, second.pk])
-    assert "2 triggered." in said(answer)
+    counts, links = said(answer)
+    assert counts == "2 triggered."
+    assert set(links.removeprefix("Their runs: ").split(", ")) == {first.name, second.name}
     runs = Run.objects.values_list("job_id", "trigger")
     assert sorted(runs) == sorted([(first.pk, "manual"), (second.pk, "manual")])
     refused = staff("jobs.view_job", "jobs.change_job", name="editor")
@@ -173,21 +181,22 @@ def test_trigger_selected_jobs() -> None:
     assert Run.objects.count() == 2
 
 
+@pytest.mark.usefixtures("two_at_once")
 def test_large_selection_is_handed_to_an_operation(
     admin_client: Client, valkey: redis.Redis
 ) -> None:
-    runs = many_runs(make_job(), 103)
+    runs = many_runs(make_job(), 5)
     old = run_ago(make_job(), timedelta(days=2))
     fields = {"select_across": "1"}
     answer = act(admin_client, RUNS, "cancel_selected", [runs[0].pk], **fields)
     sent = operation(valkey)
-    assert said(answer) == ["103 runs were handed to an operation: its result."]
+    assert said(answer) == ["5 runs were handed to an operation: its result."]
     link = reverse("admin:django_celery_results_taskresult_changelist")
     assert f"{link}?q={sent['id']}" in str(next(iter(answer.context["messages"])))  # type: ignore[attr-defined]
     assert sent["task"] == "chrono.operations.cancel_runs"
     assert sent["args"] == [[str(run.pk) for run in runs], "admin:admin"]
     assert again(runs[0]).status == "queued"
-    assert operations.cancel_runs(*sent["args"]) == {"asked": 103, "done": 103}
+    assert operations.cancel_runs(*sent["args"]) == {"asked": 5, "done": 5}
     assert {run.status for run in Run.objects.exclude(pk=old.pk)} == {"cancelled"}
     assert again(old).status == "queued"  # outside of the list's window
 
@@ -204,23 +213,25 @@ def test_selection_across_pages_keeps_to_the_filters(
     assert valkey.llen("chrono.operations") == 0
 
 
+@pytest.mark.usefixtures("two_at_once")
 def test_selection_of_more_than_an_operation_takes_is_cut_and_told(
     admin_client: Client, valkey: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs = many_runs(make_job(), 103)
-    monkeypatch.setattr("chronoproject.adminkit.bulk.AT_MOST", 101)
+    runs = many_runs(make_job(), 5)
+    monkeypatch.setattr("chronoproject.adminkit.bulk.AT_MOST", 3)
     answer = act(admin_client, RUNS, "rerun_selected", [runs[0].pk], select_across="1")
     assert said(answer) == [
-        "101 runs were handed to an operation: its result.",
-        "More than 101 match; run the action again for those left.",
+        "3 runs were handed to an operation: its result.",
+        "More than 3 match; run the action again for those left.",
     ]
-    assert operation(valkey)["args"][0] == [str(run.pk) for run in runs[:101]]
+    assert operation(valkey)["args"][0] == [str(run.pk) for run in runs[:3]]
 
 
+@pytest.mark.usefixtures("two_at_once")
 def test_operation_is_not_claimed_when_redis_is_away(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs = many_runs(make_job(), 101)
+    runs = many_runs(make_job(), 3)
 
     def refuse(*_: object) -> None:
         raise BrokerError("refused")

@@ -124,7 +124,7 @@ def message_for(raw: bytes, runs: list[Run]) -> bytes:
     """Return the message with the references of all these runs in it."""
     message = json.loads(raw)
     refs = [[str(run.run_id), run.scheduled_for.isoformat()] for run in runs]
-    body = json.dumps([[refs], {}, publisher.EMBED]).encode()
+    body = f"[[{json.dumps(refs)}], {publisher.EMBED}]".encode()
     return json.dumps({**message, "body": base64.b64encode(body).decode()}).encode()
 
 

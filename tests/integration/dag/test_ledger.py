@@ -7,6 +7,7 @@ import pytest
 from dag.models import RunDep
 from jobs.models import Job, JobVersion
 from runs import lifecycle
+from runs.batch import dispatch
 from runs.models import Misfire, Run
 from runs.records import NewMisfire
 from tests.integration.dag import support
@@ -202,3 +203,58 @@ def test_a_newer_run_that_is_under_way_is_waited_for() -> None:
     assert status(downstream, NOON + MINUTE) == WAITING
     end(upstream, now)
     assert status(downstream, NOON + MINUTE) == QUEUED
+
+
+def test_a_driven_job_has_a_row_at_each_instant_of_the_union() -> None:
+    first, second = scheduled("0 * * * *", NOON), scheduled("30 * * * *", NOON + 30 * MINUTE)
+    JobVersion.objects.filter(job=second).update(valid_from=NOON - MINUTE)
+    both = driven(first, second)
+    for at in (NOON, NOON + 30 * MINUTE, NOON + HOUR):
+        work(at)
+    instants = list(Run.objects.filter(job=both).order_by("scheduled_for"))
+    assert [run.scheduled_for for run in instants] == [NOON, NOON + 30 * MINUTE, NOON + HOUR]
+    assert status(both, NOON) == ("skipped", "no_upstream_tick")  # the second had none yet
+    half_past = {dep.depends_on_job_id: dep.span_from for dep in RunDep.objects.filter(
+        job=both, scheduled_for=NOON + 30 * MINUTE
+    )}  # fmt: skip
+    assert half_past == {first.job_id: NOON, second.job_id: NOON + 30 * MINUTE}
+    end(second, NOON + 30 * MINUTE)
+    assert status(both, NOON + 30 * MINUTE) == WAITING
+    end(first, NOON)
+    assert status(both, NOON + 30 * MINUTE) == QUEUED
+
+
+def test_upstreams_of_one_instant_in_two_batches_drive_one_row() -> None:
+    first, second = scheduled("0 * * * *", NOON), scheduled("0 12 * * *", NOON)
+    both = driven(first, second)
+    for one in (first, second):
+        with support.committed():
+            dispatch(NOON, [one.job_id], lambda days: None)
+    assert support.statuses(both) == [WAITING]
+    end(first, NOON)
+    assert status(both, NOON) == WAITING
+    end(second, NOON)
+    assert status(both, NOON) == QUEUED
+
+
+def test_an_upstream_that_only_people_trigger_binds_no_tick() -> None:
+    manual, root = support.job(), scheduled("0 * * * *", NOON)
+    both = driven(manual, root)
+    work(NOON)
+    assert RunDep.objects.get(job=both).depends_on_job_id == root.job_id
+    end(root, NOON)
+    assert status(both, NOON) == QUEUED
+
+
+def test_a_trigger_takes_scheduled_jobs_along_too() -> None:
+    root, outside = scheduled("0 * * * *", NOON), scheduled("0 * * * *", NOON)
+    nightly = after(scheduled("0 2 * * *", NOON + 14 * HOUR), root, outside)
+    now = support.this_second() + timedelta(microseconds=7)
+    work(NOON)
+    end(outside, NOON)
+    tick(now, root, trigger="manual", logical_date=NOON, with_downstream=True)
+    (run,) = Run.objects.filter(job=nightly)
+    assert (run.scheduled_for, run.logical_date, run.trigger) == (now, NOON, "dependency")
+    assert status(nightly, now) == WAITING
+    end(root, now)
+    assert status(nightly, now) == QUEUED

@@ -229,6 +229,34 @@ def test_a_paused_job_whose_zone_is_gone_is_not_resumed(world: World) -> None:
     assert Job.objects.get().enabled is False
 
 
+@pytest.mark.parametrize("act", ["patch", "pause", "delete"])
+def test_a_clock_that_was_set_back_leaves_what_has_run_before_the_edit(
+    world: World, act: str
+) -> None:
+    job = world.create("* * * * *")
+    world.run_until(NOON + 10 * MINUTE, MINUTE)
+    world.now -= 3 * MINUTE
+    acts: dict[str, Any] = {
+        "patch": lambda: world.patch(job, schedule="*/4 * * * *"),
+        "pause": lambda: world.pause(job),
+        "delete": lambda: world.delete(job),
+    }
+    acts[act]()
+    assert JobVersion.objects.get(job=job, version=2).valid_from == NOON + 10 * MINUTE
+    world.now = NOON + 20 * MINUTE
+    world.dispatch()
+    assert world.fates(job)["run"] >= 10
+    assert clean(world) == {"patch": 13, "pause": 20, "delete": 10}[act]
+
+
+def test_versions_follow_one_another_whatever_the_clock_says(world: World) -> None:
+    job = world.create(None)
+    world.now -= HOUR
+    job = world.patch(job, schedule="0 * * * *")
+    assert JobVersion.objects.get(job=job, version=2).valid_from == NOON + INSTANT
+    assert job.next_run_at == NOON + HOUR
+
+
 # --- gaps that dstPolicy skip leaves out ------------------------------------------------------
 
 

@@ -110,6 +110,14 @@ def test_a_run_off_the_whole_second_is_unexplained_unless_it_was_triggered(world
     assert kinds(world.verify()[1]) == [("unexplained", NOON + 2 * MINUTE + INSTANT)]
 
 
+def test_a_triggered_run_within_the_same_second_hides_no_missing_tick(world: World) -> None:
+    job = world.create("*/5 * * * *")
+    world.run_until(TEN_PAST, MINUTE)
+    delete_run(job, NOON + 5 * MINUTE)
+    support.queued(job, NOON + 5 * MINUTE + INSTANT, trigger="manual")
+    assert kinds(world.verify()[1]) == [("missing", NOON + 5 * MINUTE)]
+
+
 @pytest.mark.parametrize(
     ("first", "last", "count", "version"),
     [
@@ -299,9 +307,17 @@ def test_bad_usage_is_named_and_exits_2(options: list[str], named: str) -> None:
 # --- the nightly check ----------------------------------------------------------------------
 
 
+TODAY = datetime(2026, 3, 9, tzinfo=UTC)
+
+
+def it_is(monkeypatch: pytest.MonkeyPatch, now: datetime) -> None:
+    monkeypatch.setattr(sweep, "db_now", lambda: now)
+
+
 @pytest.fixture
 def yesterday(monkeypatch: pytest.MonkeyPatch) -> World:
-    today = db_now().replace(hour=0, minute=0, second=0, microsecond=0)
+    today = TODAY
+    it_is(monkeypatch, TODAY + HOUR)
     world = World(monkeypatch, today - DAY - HOUR)
     world.create("*/30 * * * *", misfireGraceSec=86_400)
     world.run_until(today, 10 * HOUR)
@@ -311,7 +327,7 @@ def yesterday(monkeypatch: pytest.MonkeyPatch) -> World:
 def test_yesterday_is_verified_once_and_its_completeness_is_kept(yesterday: World) -> None:
     assert sweep.verify_last_day() == 1
     check = TickCheck.objects.get()
-    assert check.day == (db_now() - DAY).date()
+    assert check.day == date(2026, 3, 8)
     assert check.finished_at is not None
     assert (check.jobs, check.expected, check.found, check.percentage) == (1, 48, 48, 100.0)
     assert not Alert.objects.exists()
@@ -346,15 +362,26 @@ def test_a_long_check_goes_on_where_it_stopped(
 
 
 def test_days_that_maintenance_missed_are_made_up_for(yesterday: World) -> None:
-    TickCheck.objects.create(day=(db_now() - 4 * DAY).date(), finished_at=db_now())
+    TickCheck.objects.create(day=date(2026, 3, 5), finished_at=TODAY)
     for _ in range(5):
         sweep.verify_last_day()
     days = TickCheck.objects.filter(finished_at__isnull=False).order_by("day")
-    wanted = [(db_now() - ago * DAY).date() for ago in (4, 3, 2, 1)]
-    assert list(days.values_list("day", flat=True)) == wanted
+    assert [day.day for day in days.values_list("day", flat=True)] == [5, 6, 7, 8]
 
 
-def test_a_long_stop_of_maintenance_leaves_older_days_out() -> None:
-    TickCheck.objects.create(day=date(2020, 1, 1), finished_at=db_now())
+def test_a_long_stop_of_maintenance_leaves_older_days_out(yesterday: World) -> None:
+    TickCheck.objects.create(day=date(2020, 1, 1), finished_at=TODAY)
     sweep.verify_last_day()
-    assert TickCheck.objects.latest("day").day == (db_now() - 7 * DAY).date()
+    assert TickCheck.objects.latest("day").day == date(2026, 3, 2)
+
+
+def test_a_day_is_verified_once_its_last_ticks_can_have_been_dispatched(
+    yesterday: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    TickCheck.objects.create(day=date(2026, 3, 7), finished_at=TODAY)
+    it_is(monkeypatch, TODAY + MINUTE)
+    sweep.verify_last_day()
+    assert TickCheck.objects.count() == 1
+    it_is(monkeypatch, TODAY + 11 * MINUTE)
+    sweep.verify_last_day()
+    assert TickCheck.objects.count() == 2
