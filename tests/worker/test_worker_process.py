@@ -203,7 +203,8 @@ def test_terminated_connections_cost_no_outcome(shared_worker: RunningWorker) ->
     assert until(shared_worker.runs("true"), *DONE).status == "succeeded"
 
 
-def test_kill_of_main_leaves_no_process_and_the_run_goes_on_elsewhere() -> None:
+def test_kill_of_main_leaves_no_process_and_the_run_goes_on_elsewhere(settings: Settings) -> None:
+    settings.CHRONO_LEASE_SEC = 6  # as the workers' own; the reaper waits a third of it
     mark = marker()
     with worker() as first:
         run = first.runs(f"(setsid sleep {mark} &); [ $CHRONO_ATTEMPT = 2 ] || sleep {mark}")
