@@ -181,7 +181,7 @@ CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, Any] = {
     "socket_timeout": 5,
     "socket_connect_timeout": 5,
     "health_check_interval": 10,
-    "visibility_timeout": 3600,
+    "ack_emulation": False,  # replay brings lost messages back, and nothing is delivered twice
     "priority_steps": [0],
     "queue_order_strategy": "priority",
 }

@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 LOOK_SEC = 1.0  # how often cancels and dead children are looked for
 SOON_SEC = 0.1
 OVERRUN_SEC = 15.0  # how long killed executions may take to end before the children are killed
+IDLE_EXIT_SEC = 10.0  # how long a drained child that holds nothing may take to leave by itself
 T = TypeVar("T")
 State = Literal["running", "draining", "stopped"]
 
@@ -91,6 +92,7 @@ class Heartbeat:
         self.drain_sec = drain_sec
         self._renew_at = 0
         self._drain_until: int | None = None
+        self._idle_since: int | None = None
         # Its put may be called from a signal handler, which an Event's set may not.
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._stop = threading.Event()
@@ -230,13 +232,20 @@ class Heartbeat:
         return len(found)
 
     def _end_drain(self, live: list[Live], now: int) -> None:
-        """At the end of the drain, kill what runs; the children then give their runs back."""
-        if self._drain_until is None or now < self._drain_until:
+        """At the end of the drain, kill what runs; the children then give their runs back.
+
+        A child that does not leave is killed: Celery would wait for it for ever.
+        """
+        if self._drain_until is None:
             return
-        for one in live:
-            if one.record.phase == slots.PHASE_EXECUTING:
-                one.entry.ask_kill(one.record.seq, slots.CAUSE_DRAIN)
-        if now >= self._drain_until + int(OVERRUN_SEC * SECOND_NS):
+        if live or self._idle_since is None:
+            self._idle_since = now
+        if now >= self._drain_until:
+            for one in live:
+                if one.record.phase == slots.PHASE_EXECUTING:
+                    one.entry.ask_kill(one.record.seq, slots.CAUSE_DRAIN)
+        is_idle = now >= self._idle_since + int(IDLE_EXIT_SEC * SECOND_NS)
+        if is_idle or now >= self._drain_until + int(OVERRUN_SEC * SECOND_NS):
             for slot in self.table.slots:
                 if slot.child[0] and proctree.is_alive(*slot.child):
                     proctree.send(slot.child[0], signal.SIGKILL)

@@ -1,6 +1,7 @@
 """What a pool child holds for its whole life: its slot, its shim, and the runs it has claimed."""
 
 import contextlib
+import logging
 import os
 import shutil
 import uuid
@@ -14,6 +15,8 @@ from runs import slots
 from runs.executors import proctree
 from runs.executors.base import KIND_NUMBERS, Work
 from runs.executors.shim_client import ShimClient, ShimError, User
+
+logger = logging.getLogger(__name__)
 
 SECOND_NS = 1_000_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -71,7 +74,8 @@ class PoolChild:
 
     def hold(self, works: Sequence[Work], *, claimed_at: int) -> None:
         """Enter claimed runs, so that the heartbeat renews them; `claimed_at`: the claim's send."""
-        free = [n for n, entry in enumerate(self.slot.entries) if entry.read() is None]
+        taken = {place.index for place in self.places.values()}
+        free = [index for index in range(self.capacity) if index not in taken]
         for index, work in zip(free, works, strict=False):
             record = slots.Record(
                 seq=self._next_seq(),
@@ -103,10 +107,17 @@ class PoolChild:
         self.slot.set_current(place.index)
         try:
             yield place
-        finally:
-            record.phase = slots.PHASE_FINISHING
-            place.entry.write(record)
-            self.slot.set_current(None)
+        except (SystemExit, ShimError):
+            raise  # this process ends; the main process judges by the record as it stands
+        except BaseException:
+            self._stop_executing(place)
+            raise
+        self._stop_executing(place)
+
+    def _stop_executing(self, place: Place) -> None:
+        place.record.phase = slots.PHASE_FINISHING
+        place.entry.write(place.record)
+        self.slot.set_current(None)
 
     def end_cause(self, place: Place) -> int:
         """Return why the run must not start or go on, or CAUSE_NONE."""
@@ -124,10 +135,10 @@ class PoolChild:
     def directory(self, work: Work) -> Iterator[Path]:
         """Make the run's own working directory; it is gone after the block."""
         path = self.share.work_root / directory_name(work.run_id, work.attempt)
-        path.mkdir(mode=0o700)
+        make_directory(path)
         try:
             if self.share.user is not None:
-                os.chown(path, self.share.user.uid, self.share.user.gid)
+                os.chown(path, self.share.user.uid, self.share.user.gid, follow_symlinks=False)
             yield path
         finally:
             remove_directory(path)
@@ -138,23 +149,35 @@ def directory_name(run_id: uuid.UUID, attempt: int) -> str:
     return f"{run_id}-{attempt}"
 
 
+def make_directory(path: Path) -> None:
+    """Make a working directory; its parent too, should a cleaner of old files have taken it."""
+    try:
+        path.mkdir(mode=0o700)
+    except FileNotFoundError:
+        path.parent.mkdir(mode=0o711)
+        path.mkdir(mode=0o700)
+
+
 def remove_directory(path: Path) -> None:
     """Remove a working directory, whatever the command left in it."""
     with contextlib.suppress(OSError):
         path.rmdir()  # most commands leave nothing, and one call is cheap
         return
-    shutil.rmtree(path, onerror=_open_and_retry)
+    if os.geteuid() != 0:
+        take_rights_back(path)
+    shutil.rmtree(path, ignore_errors=True)
+    if path.exists():
+        logger.warning("cannot remove the working directory %s", path)
 
 
-def _open_and_retry(function: object, path: str, info: object) -> None:
-    """Give back the rights that a command took from its own files, and remove them."""
+def take_rights_back(path: Path) -> None:
+    """Open the folders that a command closed to its own user. Root needs none of this."""
     with contextlib.suppress(OSError):
-        Path(path).parent.chmod(0o700)
-        Path(path).chmod(0o700)
-        if Path(path).is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            Path(path).unlink(missing_ok=True)
+        path.chmod(0o700)
+        for folder, names, _ in os.walk(path):
+            for inner in (Path(folder) / name for name in names):
+                if not inner.is_symlink():
+                    inner.chmod(0o700)
 
 
 def to_us(instant: datetime) -> int:

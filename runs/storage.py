@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 # One try each. With the second that botocore waits for "100 Continue", a run is delayed by 5 s.
 CONNECT_TIMEOUT_SEC, READ_TIMEOUT_SEC = 1.5, 2.5
 BREAK_SEC = 15.0
+# Commands run as another user where the worker is root: they read nobody's logs.
+FILE_MODE, FOLDER_MODE = 0o640, 0o750
 
 Put = Literal["stored", "spooled", "dropped"]
 
@@ -37,7 +39,12 @@ def build(url: str) -> Backend:
     if parts.scheme == "file":
         if parts.netloc or not parts.path.startswith("/"):
             raise ImproperlyConfigured("CHRONO_STORAGE_URL: use file:///absolute/path")
-        storage = FileSystemStorage(location=unquote(parts.path), allow_overwrite=True)
+        storage = FileSystemStorage(
+            location=unquote(parts.path),
+            allow_overwrite=True,
+            file_permissions_mode=FILE_MODE,
+            directory_permissions_mode=FOLDER_MODE,
+        )
         return Backend(storage, (OSError, SuspiciousFileOperation))
     if parts.scheme == "s3":
         return _s3(url)
@@ -131,15 +138,20 @@ def write_spool(path: Path, data: bytes) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            part.write_bytes(data)
+            _write_part(part, data)
         except FileNotFoundError:  # the uploader has just removed the folder that it emptied
-            path.parent.mkdir(parents=True, exist_ok=True)
-            part.write_bytes(data)
+            _write_part(part, data)
         part.rename(path)
     except OSError:
         part.unlink(missing_ok=True)
         raise
+
+
+def _write_part(part: Path, data: bytes) -> None:
+    part.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)
+    with os.fdopen(fd, "wb") as file:
+        file.write(data)
 
 
 def spooled(spool: Path) -> list[Path]:

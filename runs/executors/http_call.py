@@ -128,7 +128,8 @@ class HttpExecutor:
 
     def _request(self, client: httpx.Client, work: Work) -> httpx.Request:
         payload = work.payload
-        headers = httpx.Headers(payload.get("headers") or {})
+        given = payload.get("headers") or {}
+        headers = httpx.Headers({str(name): str(value) for name, value in given.items()})
         body, content = payload.get("body"), None
         if isinstance(body, str):
             content = body.encode()

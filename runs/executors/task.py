@@ -23,6 +23,8 @@ from runs.task_registry import RunContext, TaskEntry
 MAX_OUTPUT_BYTES = 64 * 1024
 KILL_PAUSE_SEC = 0.005
 RUN_LOGGER = "chrono.run"
+logging.getLogger(RUN_LOGGER).setLevel(logging.DEBUG)
+logging.getLogger(RUN_LOGGER).propagate = False
 OWN_LOGGERS = ("runs.", "celery.", "httpx", "httpcore")  # the worker's affairs, not the task's
 
 
@@ -172,8 +174,6 @@ def captured(log: Log) -> Iterator[None]:
     """Carry prints and log records into the attempt's log within the block."""
     handler = LogHandler(log)
     run_logger, root = logging.getLogger(RUN_LOGGER), logging.getLogger()
-    run_logger.setLevel(logging.DEBUG)
-    run_logger.propagate = False
     run_logger.addHandler(handler)
     root.addHandler(handler)
     stream = LogText(log)

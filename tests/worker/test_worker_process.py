@@ -175,6 +175,15 @@ def test_a_task_that_holds_the_gil_keeps_its_lease_and_is_ended_by_its_limit(
     )  # longer than the lease of 6 s: it was renewed while no Python ran
 
 
+def test_a_task_that_ignores_its_limit_times_out_and_does_not_crash(
+    shared_worker: RunningWorker,
+) -> None:
+    """Celery's hard limit comes at the same moment as the shim's; either means a time-out."""
+    run = shared_worker.calls("sample.stubborn", 60, timeoutSec=1, killGraceSec=1)
+    ended = until(run, *DONE, "retrying")
+    assert (ended.status, ended.reason, ended.lost_count) == ("dead", "timeout", 0)
+
+
 def lasted_sec(run: Run) -> float:
     assert run.finished_at is not None
     assert run.started_at is not None
@@ -194,7 +203,8 @@ def test_terminated_connections_cost_no_outcome(shared_worker: RunningWorker) ->
     assert until(shared_worker.runs("true"), *DONE).status == "succeeded"
 
 
-def test_kill_of_main_leaves_no_process_and_the_run_goes_on_elsewhere() -> None:
+def test_kill_of_main_leaves_no_process_and_the_run_goes_on_elsewhere(settings: Settings) -> None:
+    settings.CHRONO_LEASE_SEC = 6  # as the workers' own; the reaper waits a third of it
     mark = marker()
     with worker() as first:
         run = first.runs(f"(setsid sleep {mark} &); [ $CHRONO_ATTEMPT = 2 ] || sleep {mark}")
