@@ -23,7 +23,7 @@ from tests.integration import support
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 # As many as a test run has time for; bench/dag.py does two thousand.
-TRIALS = 300
+TRIALS = 100
 
 
 def below(*upstreams: Job, **values: str) -> Job:
@@ -85,7 +85,7 @@ def test_two_upstreams_release_their_downstream_exactly_once(valkey: redis.Redis
 
 
 def test_whatever_ends_together_the_rules_hold_all_the_way_down(valkey: redis.Redis) -> None:
-    trials = 150
+    trials = 60
     upstreams = [support.job(schedule="* * * * * *") for _ in range(3)]
     every = below(*upstreams)
     some = below(upstreams[0], upstreams[1], trigger_rule="one_success")
@@ -115,7 +115,7 @@ def test_whatever_ends_together_the_rules_hold_all_the_way_down(valkey: redis.Re
 
 def test_a_newborn_sees_what_finished_while_it_was_born(valkey: redis.Redis) -> None:
     """Births and finishes cross: whichever commits first, the run does not stay behind."""
-    trials = 100
+    trials = 50
     upstream = support.job(schedule="* * * * * *")
     downstream = below(upstream, schedule="* * * * * *")
     instants = ticks([upstream], trials)

@@ -120,6 +120,10 @@ class Page:
             mobile=False,
         )
 
+    def keep_cookie(self, name: str, value: str) -> None:
+        """Send this cookie to the site under test."""
+        self.call("Network.setCookie", name=name, value=value, url=self._base_url)
+
     def prefer(self, scheme: str) -> None:
         """Ask pages for their light or dark look."""
         features = [{"name": "prefers-color-scheme", "value": scheme}]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
+from django.test import Client
 from pytest_django import Settings
 from pytest_django.live_server_helper import LiveServer
 
@@ -26,13 +27,17 @@ def store(settings: Settings, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def page(browser: Pipe, live_server: LiveServer, redis_url: str, store: None) -> Iterator[Page]:
+def tab(browser: Pipe, live_server: LiveServer, redis_url: str, store: None) -> Iterator[Page]:
+    """A tab of nobody's."""
+    opened = Page(browser, live_server.url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def page(tab: Page, client: Client) -> Page:
     """A tab in which an operator has signed in and sees the overview."""
-    User.objects.create_superuser("operator", password="secret")
-    tab = Page(browser, live_server.url)
+    client.force_login(User.objects.create_superuser("operator", password="secret"))
+    tab.keep_cookie("sessionid", client.cookies["sessionid"].value)
     tab.open("/admin/")
-    tab.fill("[name=username]", "operator")
-    tab.fill("[name=password]", "secret")
-    tab.click("form [type=submit]")
-    yield tab
-    tab.close()
+    return tab

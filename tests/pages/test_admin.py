@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from django.contrib.auth.models import User
 from django.core.files.base import ContentFile
 from django.urls import reverse
 
@@ -29,6 +30,16 @@ def dead_run(name: str = "nightly-load") -> Run:
     run = finish_run(claimed, "dead", reason="exit_code", exit_code=3, error="no such table")
     write_log(run, 0, b"step 1\nstep 2 fails\n")
     return run
+
+
+def test_signing_in_leads_to_the_overview(tab: Page) -> None:
+    User.objects.create_superuser("operator", password="secret")
+    tab.open("/admin/")
+    tab.fill("[name=username]", "operator")
+    tab.fill("[name=password]", "secret")
+    tab.click("form [type=submit]")
+    assert "Overview" in tab.text()
+    assert tab.complaints() == []
 
 
 def test_overview_leads_to_everything(page: Page) -> None:
@@ -116,23 +127,27 @@ def test_filters_open_and_narrow(page: Page) -> None:
     assert page.complaints() == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_no_page_is_wider_than_the_screen(page: Page, scheme: str) -> None:
+def test_no_page_is_wider_than_the_screen(page: Page) -> None:
     name = "a-name-as-long-as-names-may-be-" * 6
     run = dead_run(name)
-    page.prefer(scheme)
-    for size in (NARROW, WIDE):
-        page.resize(*size)
-        for url in (
-            "/admin/",
-            reverse("admin:jobs_job_changelist"),
-            reverse("admin:jobs_job_change", args=[run.job_id]),
-            reverse("admin:jobs_job_add"),
-            reverse("admin:runs_run_changelist"),
-            reverse("admin:runs_run_change", args=[run.pk]),
-        ):
-            page.open(url)
+    for url in (
+        "/admin/",
+        reverse("admin:jobs_job_changelist"),
+        reverse("admin:jobs_job_change", args=[run.job_id]),
+        reverse("admin:jobs_job_add"),
+        reverse("admin:runs_run_changelist"),
+        reverse("admin:runs_run_change", args=[run.pk]),
+    ):
+        page.open(url)
+        for size in (NARROW, WIDE):
+            page.resize(*size)
             assert page.evaluate("document.documentElement.scrollWidth - innerWidth") == 0, url
-            is_dark = page.evaluate("document.documentElement.classList.contains('dark')")
-            assert is_dark == (scheme == "dark")
     assert page.complaints() == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_look_as_the_reader_prefers(page: Page, scheme: str) -> None:
+    page.prefer(scheme)
+    page.open(reverse("admin:jobs_job_changelist"))
+    is_dark = page.evaluate("document.documentElement.classList.contains('dark')")
+    assert is_dark == (scheme == "dark")

@@ -30,7 +30,7 @@ def eventually(look: Callable[[], T], *, within_sec: float = PATIENCE_SEC) -> T:
             return found
         if time.monotonic() > end:
             raise AssertionError(f"not within {within_sec} s: {look}")
-        time.sleep(0.01)
+        time.sleep(0.05)
 
 
 def marked(marker: str) -> list[int]:

@@ -1,5 +1,6 @@
-"""A thousand random edits around ticks, dispatched or not: no tick is lost, none is made up."""
+"""Random edits around ticks, dispatched or not: no tick is lost, none is made up."""
 
+import os
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -17,7 +18,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 # The night in which Europe puts its clocks on; Lord Howe and Chile follow a week later.
 START = datetime(2026, 3, 28, 22, 30, tzinfo=UTC)
-EDITS = 1000
+# CHRONO_TEST_EDITS=1000 takes half a minute, and CHRONO_TEST_SEED draws other ones.
+EDITS = int(os.environ.get("CHRONO_TEST_EDITS", "250"))
+SEED = int(os.environ.get("CHRONO_TEST_SEED", "1"))
 JOBS = 12
 SCHEDULES: tuple[Any, ...] = (
     "* * * * *",
@@ -142,16 +145,13 @@ def runs_outside_their_version() -> list[tuple[str, datetime]]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("seed", [1])
-def test_a_thousand_edits_lose_no_tick_and_make_none_up(
-    monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
+def test_random_edits_lose_no_tick_and_make_none_up(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch, START)
-    editor = Editor(world, seed)
+    editor = Editor(world, SEED)
     edit_at_random(editor, EDITS)
     tally, problems = world.verify()
     assert [(problem.entry, problem.job.name) for problem in problems] == []
-    assert tally.expected == tally.found > 5000
+    assert tally.expected == tally.found > 5 * EDITS
     world.dispatch()
     tally, problems = world.verify()
     assert problems == []
