@@ -1,9 +1,10 @@
 """What Chrono's long-running processes share: stopping on a signal, waiting out the database."""
 
 import logging
+import os
 import random
+import select
 import signal
-import threading
 from collections.abc import Callable
 from types import FrameType
 
@@ -14,9 +15,34 @@ logger = logging.getLogger(__name__)
 FIRST_BACKOFF_SEC, MAX_BACKOFF_SEC = 0.2, 5.0
 
 
-def stop_on_signals() -> threading.Event:
+class Stop:
+    """An event that a signal handler may set.
+
+    threading.Event takes a lock to be set and another moment of the same thread may hold it: the
+    handler would then wait for the very code that it has interrupted.
+    """
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._reading, self._writing = os.pipe()
+
+    def set(self) -> None:
+        if not self._is_set:
+            self._is_set = True
+            os.write(self._writing, b"!")
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until it is set, for so many seconds at most; say whether it is."""
+        select.select([self._reading], [], [], max(0.0, seconds))
+        return self._is_set
+
+
+def stop_on_signals() -> Stop:
     """Return an event that SIGTERM and SIGINT set."""
-    stop = threading.Event()
+    stop = Stop()
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         stop.set()
@@ -26,7 +52,7 @@ def stop_on_signals() -> threading.Event:
     return stop
 
 
-def cycle_until(stop: threading.Event, step: Callable[[], float]) -> None:
+def cycle_until(stop: Stop, step: Callable[[], float]) -> None:
     """Call `step`, which returns the seconds to wait, until `stop`.
 
     A database that cannot be reached is waited for, with back-off; nothing else is caught.

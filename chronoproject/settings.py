@@ -121,7 +121,6 @@ TIME_ZONE = "UTC"
 USE_I18N = False
 USE_TZ = True
 STATIC_URL = "/static/"
-STATIC_ROOT = CHRONO_HOME / "static"
 WHITENOISE_USE_FINDERS = True  # a bare clone serves its admin without a collectstatic step
 DATA_UPLOAD_MAX_MEMORY_SIZE = CHRONO_MAX_BODY_BYTES
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 20_000  # an admin action may carry ten thousand ticked rows

@@ -5,7 +5,6 @@ with the advance in the same transaction keeps a tick single, whoever comes twic
 """
 
 import logging
-import threading
 import time
 import uuid
 from collections.abc import Sequence, Set
@@ -16,7 +15,7 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError
 
 from chronoproject.clock import db_now
-from chronoproject.process import cycle_until, first_line
+from chronoproject.process import Stop, cycle_until, first_line
 from runs import partitions, tzdata
 from runs.batch import Batch, dispatch, quarantine
 from runs.floor import SQL
@@ -73,7 +72,7 @@ class Dispatcher:
         self.tzdata = tzdata.Guard()
         self._days: set[date] = set()
 
-    def run_forever(self, stop: threading.Event) -> None:
+    def run_forever(self, stop: Stop) -> None:
         """Cycle until `stop`; a lost database is waited for, with back-off."""
         cycle_until(stop, self._step)
         self.hand_over()

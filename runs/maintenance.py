@@ -1,12 +1,11 @@
 """The maintenance process: a leased singleton around the maintenance sweeps (PROTOCOL 29)."""
 
 import logging
-import threading
 
 from django.conf import settings
 from django.db import DatabaseError, connection
 
-from chronoproject.process import cycle_until, first_line
+from chronoproject.process import Stop, cycle_until, first_line
 from runs.leases import NamedLease
 from runs.sweeps import MAINTENANCE, Sweeper
 
@@ -31,7 +30,7 @@ class Maintenance:
             cursor.execute(f"SET statement_timeout = '{STATEMENT_TIMEOUT_SEC}s'")
         return self.sweeper.run_once()
 
-    def run_forever(self, stop: threading.Event) -> None:
+    def run_forever(self, stop: Stop) -> None:
         """Sweep until `stop`, then hand the lease over."""
         cycle_until(stop, self._step)
         try:

@@ -4,7 +4,7 @@ import functools
 import logging
 from collections.abc import Callable, Sequence
 
-from django.db import DatabaseError, transaction
+from django.db import transaction
 from django.dispatch import Signal
 
 from runs.records import Moved
@@ -17,14 +17,14 @@ Receiver = Callable[[Sequence[Moved]], None]
 
 
 def in_savepoint(receiver: Receiver) -> Callable[..., None]:
-    """Make a receiver that a database error rolls back alone; a sweep reaches the same state."""
+    """Make a receiver whose failure rolls back it alone; a sweep reaches the same state."""
 
     @functools.wraps(receiver)
     def guarded(sender: object, runs: Sequence[Moved], **kwargs: object) -> None:
         try:
             with transaction.atomic():
                 receiver(runs)
-        except DatabaseError:
+        except Exception:
             logger.exception("%s failed and was rolled back; its sweep follows", receiver.__name__)
 
     return guarded

@@ -2,7 +2,6 @@
 
 import os
 import socket
-import threading
 
 from django.core.management.base import BaseCommand
 
@@ -17,5 +16,5 @@ class Command(BaseCommand):
 
     def handle(self, *args: object, **options: object) -> None:
         """Sweep while this process holds the lease."""
-        stop: threading.Event = stop_on_signals()
+        stop = stop_on_signals()
         Maintenance(f"maintenance@{socket.gethostname()}-{os.getpid()}").run_forever(stop)

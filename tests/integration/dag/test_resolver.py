@@ -240,13 +240,14 @@ def test_a_paused_driven_job_has_no_rows() -> None:
     assert not Run.objects.filter(job__in=[second, third]).exists()
 
 
+@pytest.mark.parametrize("fault", [DatabaseError("a deadlock, say"), KeyError("a defect, say")])
 def test_what_a_doorbell_could_not_do_is_done_after_the_commit(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, fault: Exception
 ) -> None:
     first, second = chain(2)
     at = this_second()
     tick(at, first)
-    real, fails = resolver.resolve_after, [DatabaseError("a deadlock, say")]
+    real, fails = resolver.resolve_after, [fault]
 
     def flaky(*args: Any) -> int:  # noqa: ANN401 - whatever resolve_after takes
         if fails:

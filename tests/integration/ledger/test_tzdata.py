@@ -4,13 +4,13 @@ import io
 import os
 import subprocess
 import sys
-import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.core.management import CommandError, call_command
 
 from chronoproject.clock import db_now
+from chronoproject.process import Stop
 from jobs.cron import TZDATA_VERSION
 from jobs.models import Job, JobVersion
 from runs import tzdata
@@ -63,7 +63,7 @@ def test_a_dispatcher_that_has_been_overtaken_stops(monkeypatch: pytest.MonkeyPa
     replica.run_once()
     Tzdata.objects.update(version="9999z")
     with pytest.raises(tzdata.OutdatedTzdata):
-        replica.run_forever(threading.Event())
+        replica.run_forever(Stop())
 
 
 def test_a_job_whose_next_tick_stays_keeps_its_version(world: World) -> None:
