@@ -10,8 +10,10 @@ import os
 import random
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from django.conf import settings
@@ -26,6 +28,7 @@ from runs.executors.http_call import HttpExecutor
 from runs.executors.http_guard import AllowList
 from runs.executors.shim_client import ShimError
 from runs.executors.task import TaskExecutor
+from runs.lineup import Lineup
 from runs.log_stream import Flusher, LogWriter, log_prefix
 from runs.pool_child import PoolChild
 from runs.records import ClaimedRun, Held, Result, RunRef
@@ -53,8 +56,12 @@ class Ended:
     @property
     def held(self) -> Held:
         """Return the attempt's fence."""
-        run = self.run
-        return Held(run.run_id, run.scheduled_for, run.attempt, run.claim_id)
+        return held_of(self.run)
+
+
+def held_of(run: ClaimedRun) -> Held:
+    """Return the fence of a claim."""
+    return Held(run.run_id, run.scheduled_for, run.attempt, run.claim_id)
 
 
 class Execution:
@@ -63,6 +70,7 @@ class Execution:
     def __init__(self, child: PoolChild) -> None:
         self.child = child
         self.flusher = Flusher()
+        self.lineup = Lineup(self.put_back)
         self.store = ChunkStore(backend(), settings.CHRONO_SPOOL_DIR)
         self.executors: dict[str, Executor] = {
             "command": CommandExecutor(child),
@@ -81,10 +89,11 @@ class Execution:
         claimed, claimed_at = self.claim(refs)
         works = [prepare(run) for run in claimed]
         self.child.hold(works, claimed_at=claimed_at)
+        self.lineup.put(zip(claimed, works, strict=True))
         waiting: list[Ended] = []
         record_at = 0.0
-        for run, work in zip(claimed, works, strict=True):
-            ended = self.attempt(run, work)
+        while (following := self.lineup.take()) is not None:
+            ended = self.attempt(*following)
             record_at = record_at if waiting else time.monotonic() + RECORD_WITHIN_SEC
             waiting.append(ended)
             if time.monotonic() >= record_at:
@@ -92,6 +101,18 @@ class Execution:
                 waiting = []
         self.record(waiting)
         return len(claimed)
+
+    def put_back(self, unstarted: Sequence[tuple[ClaimedRun, Work]]) -> None:
+        """Give runs back that stand behind a long one; called from the line's own thread.
+
+        It is repeated until the database answers: from here on nobody else will start them.
+        """
+        held = [held_of(run) for run, _ in unstarted]
+        try:
+            wait_out(lambda: lifecycle.lose(held, reason="put_back"))
+        finally:
+            connection.close()
+            self.child.release([run.run_id for run, _ in unstarted])
 
     # --- claim ------------------------------------------------------------------------------
 
@@ -130,7 +151,7 @@ class Execution:
     def attempt(self, run: ClaimedRun, work: Work) -> Ended:
         """Execute one attempt and close its log."""
         if self.child.share.table.draining:
-            return Ended(run, Outcome("lost", reason="drain"), "")
+            return Ended(run, Outcome("lost", reason="put_back"), "")
         place = self.child.places[work.run_id]
         place.record.timeout_retry_in = retry_after_timeout(run)
         log = LogWriter(
@@ -195,14 +216,12 @@ class Execution:
             return
 
     def _lose(self, ended: Sequence[Ended]) -> None:
-        for is_drain in (True, False):
-            held = [one.held for one in ended if (one.outcome.reason == "drain") == is_drain]
-            if held:
-                wait_out(
-                    lambda held=held, reason="drain" if is_drain else "worker_lost": (  # type: ignore[misc]
-                        lifecycle.lose(held, reason=reason)
-                    )
-                )
+        by_reason: dict[str, list[Held]] = defaultdict(list)
+        for one in ended:
+            is_free = one.outcome.reason in lifecycle.FREE
+            by_reason[one.outcome.reason if is_free else "worker_lost"].append(one.held)
+        for reason, held in by_reason.items():
+            wait_out(partial(lifecycle.lose, held, reason=reason))
 
 
 class Pauses:

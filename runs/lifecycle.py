@@ -39,7 +39,9 @@ LOST_ERRORS = {
     "worker_lost": "the worker stopped renewing its lease",
     "crashed": "the worker's process died (killed, out of memory, or a crash)",
     "drain": "the worker was shut down before the attempt ended",
+    "put_back": "",
 }
+FREE = ("drain", "put_back")  # these cost neither a retry nor a loss
 
 
 def columns(rows: Sequence[Any], *names: str) -> dict[str, list[Any]]:
@@ -210,7 +212,10 @@ def read_back_finish(results: Sequence[Result]) -> list[Moved]:
 
 
 def lose(held: Sequence[Held], *, reason: str) -> list[Moved]:
-    """End attempts that have no outcome: drain (free), crashed or worker_lost (PROTOCOL 16)."""
+    """End attempts that have no outcome: drain (free), crashed or worker_lost (PROTOCOL 16).
+
+    put_back is for those that were claimed and never started: the claim is undone.
+    """
     return _end_attempts(held, [None] * len(held), reason=reason)
 
 
@@ -230,7 +235,8 @@ def _end_attempts(
         **keys_of(held),
         **columns(held, "attempt", "claim_id"),
         lease_until=list(lease_until),
-        is_free=reason == "drain",
+        is_free=reason in FREE,
+        is_unstarted=reason == "put_back",
         reason=reason,
         outcome="drained" if reason == "drain" else reason,
         error=LOST_ERRORS[reason],

@@ -29,6 +29,10 @@ logger = logging.getLogger(__name__)
 TASK_NAME = "chrono.run"
 EPOCH_KEY = "chrono:epoch"  # since when Redis has its present memory; see sweeps/replay.py
 PUSH_CHUNK = 1000
+# Many runs at once share messages, for Celery handles fewer messages than it could execute short
+# runs. A burst still makes enough messages for every pool child to get some.
+MAX_RUNS_A_MESSAGE = 20
+MIN_MESSAGES_OF_A_BURST = 64
 SECOND_LINE_SEC, THIRD_LINE_SEC = 15, 30
 EMBED = '{}, {"callbacks": null, "errbacks": null, "chain": null, "chord": null}'
 HEADERS: dict[str, Any] = {
@@ -67,22 +71,33 @@ class Outgoing:
 
     def envelopes(self) -> list[bytes]:
         """Return each message as Celery puts it on the wire (protocol 2, JSON)."""
-        template = _template(self)
-        ids = os.urandom(16 * len(self.runs)).hex()
+        size = runs_a_message(len(self.runs))
+        template = _template(self, size)
+        starts = range(0, len(self.runs), size)
+        ids = os.urandom(16 * len(starts)).hex()
         made = []
-        for at, (run_id, tick) in enumerate(self.runs):
-            body = f'[[[["{run_id}", "{tick}"]]], {EMBED}]'.encode()
+        for at, start in enumerate(starts):
+            refs = self.runs[start : start + size]
+            named = ", ".join([f'["{run_id}", "{tick}"]' for run_id, tick in refs])
             values = {
-                "body": base64.b64encode(body).decode(),
+                "body": base64.b64encode(f"[[[{named}]], {EMBED}]".encode()).decode(),
                 "id": ids[32 * at : 32 * at + 32],
-                "refs": f"[[['{run_id}', '{tick}']]]",
+                "refs": f"[[{named}]]".replace('"', "'"),
             }
             made.append((template % values).encode())
         return made
 
 
-def _template(outgoing: Outgoing) -> str:
-    """Return the envelope with %(body)s, %(id)s and %(refs)s for what is a message's own."""
+def runs_a_message(count: int) -> int:
+    """Return how many of so many runs that are published together share a message."""
+    return max(1, min(MAX_RUNS_A_MESSAGE, count // MIN_MESSAGES_OF_A_BURST))
+
+
+def _template(outgoing: Outgoing, size: int) -> str:
+    """Return the envelope with %(body)s, %(id)s and %(refs)s for what is a message's own.
+
+    Celery's limits are of a message, so they leave time for all its runs; the shim's are of a run.
+    """
     queue = outgoing.queue.replace("%", "%%")
     return json.dumps(
         {
@@ -94,7 +109,7 @@ def _template(outgoing: Outgoing) -> str:
                 "id": "%(id)s",
                 "root_id": "%(id)s",
                 "argsrepr": "%(refs)s",
-                "timelimit": list(outgoing.limits),
+                "timelimit": [size * limit for limit in outgoing.limits],
                 "published_at": outgoing.published_at.isoformat(),
             },
             "properties": {

@@ -28,6 +28,7 @@ LOSE_REASONS = {
     slots.CAUSE_FENCED: "worker_lost",
     slots.CAUSE_LOST: "worker_lost",
     slots.CAUSE_DRAIN: "drain",
+    slots.CAUSE_UNSTARTED: "put_back",
 }
 ERRORS = {
     slots.CAUSE_TIMEOUT: "timed out, and did not end within its grace",
@@ -174,8 +175,10 @@ def dead_attempt(
     )
     cause = entry.verdict(record.seq) or entry.kill_asked(record.seq)
     if cause == slots.CAUSE_NONE:
-        if record.phase == slots.PHASE_HELD or is_draining:
-            cause = slots.CAUSE_DRAIN  # it was never started, or a shutdown took it: free
+        if record.phase == slots.PHASE_HELD:
+            cause = slots.CAUSE_UNSTARTED
+        elif is_draining:
+            cause = slots.CAUSE_DRAIN
         elif record.phase == slots.PHASE_EXECUTING and now >= record.deadline:
             cause = slots.CAUSE_TIMEOUT  # Celery's hard limit, the third line
     prefix = log_prefix(held.scheduled_for, held.run_id, held.attempt, held.claim_id)

@@ -90,6 +90,7 @@ WHERE (run_id, claim_id) IN (SELECT * FROM unnest(%(run_id)s::uuid[], %(claim_id
 -- name: end_attempts
 -- Attempts that ended without an outcome of their own: drained, crashed, or expired (PROTOCOL 15,
 -- 16). Fenced by attempt and claim_id; an expired one also by the lease the reaper watched.
+-- One that was never started leaves no trace: its claim is undone.
 WITH ended AS (
     SELECT * FROM unnest(%(run_id)s::uuid[], %(scheduled_for)s::timestamptz[], %(attempt)s::int[],
                          %(claim_id)s::uuid[], %(lease_until)s::timestamptz[])
@@ -101,7 +102,11 @@ WITH ended AS (
                       WHEN r.lost_count >= %(max_lost)s THEN 'dead' ELSE 'retrying' END,
         reason = CASE WHEN r.cancel_requested_at IS NOT NULL THEN 'user'
                       WHEN %(is_free)s THEN '' ELSE %(reason)s END,
-        attempt_limit = r.attempt_limit + 1,
+        attempt = r.attempt - CASE WHEN %(is_unstarted)s THEN 1 ELSE 0 END,
+        attempt_limit = r.attempt_limit + CASE WHEN %(is_unstarted)s THEN 0 ELSE 1 END,
+        claim_id = CASE WHEN %(is_unstarted)s THEN NULL ELSE r.claim_id END,
+        worker_id = CASE WHEN %(is_unstarted)s THEN '' ELSE r.worker_id END,
+        started_at = CASE WHEN %(is_unstarted)s THEN NULL ELSE r.started_at END,
         lost_count = r.lost_count + CASE WHEN %(is_free)s THEN 0 ELSE 1 END,
         available_at = CASE WHEN %(is_free)s THEN clock_timestamp()
             ELSE clock_timestamp() + make_interval(secs => 2 ^ least(r.lost_count, 6)) END,
@@ -124,7 +129,7 @@ WITH ended AS (
                               error, worker_id, output_ref, started_at, finished_at)
     SELECT claim_id, run_id, scheduled_for, attempt, %(outcome)s, %(reason)s, NULL, error,
            worker_id, output_ref, started_at, clock_timestamp()
-    FROM done WHERE status IN ('queued', 'retrying')
+    FROM done WHERE status IN ('queued', 'retrying') AND NOT %(is_unstarted)s
 )
 SELECT run_id, scheduled_for, job_id, owner, logical_date, trigger, status, reason,
        attempt FROM done

@@ -105,6 +105,17 @@ def test_a_message_that_is_not_ours_has_no_stamp() -> None:
     assert publisher.published_at_of(outgoing().envelopes()[0]) == STAMP
 
 
+def test_many_runs_share_messages_with_time_for_all_of_them() -> None:
+    runs = [(str(uuid.UUID(int=n)), TICK) for n in range(200)]
+    made = [json.loads(raw) for raw in replace(outgoing(), runs=runs).envelopes()]
+    named = [json.loads(base64.b64decode(one["body"]))[0][0] for one in made]
+    assert [len(refs) for refs in named] == [3] * 66 + [2]
+    assert [tuple(ref) for refs in named for ref in refs] == runs
+    assert {tuple(one["headers"]["timelimit"]) for one in made} == {(210, 180)}
+    sizes = [publisher.runs_a_message(count) for count in (1, 127, 128, 1280, 100_000)]
+    assert sizes == [1, 1, 2, 20, 20]
+
+
 def test_every_message_of_a_batch_has_its_own_id() -> None:
     runs = [(str(uuid.UUID(int=n)), TICK) for n in range(3)]
     made = [json.loads(raw) for raw in replace(outgoing(), runs=runs).envelopes()]

@@ -120,6 +120,28 @@ def test_a_message_may_name_many_runs(shared_worker: RunningWorker, valkey: redi
     assert len({run.claim_id for run in done}) == 2  # a pool child holds 32 at once
 
 
+def test_runs_behind_a_long_one_are_given_back_unstarted(
+    shared_worker: RunningWorker, valkey: redis.Redis
+) -> None:
+    runs = [shared_worker.calls("chrono.sleep", 3, pool="nobody-serves") for _ in range(4)]
+    raw = valkey.rpop("nobody-serves.normal")
+    assert isinstance(raw, bytes)
+    valkey.delete("nobody-serves.normal")
+    valkey.lpush(f"{shared_worker.pool}.low", message_for(raw, runs))
+    eventually(lambda: valkey.llen("nobody-serves.normal") == 3)
+    messages = [json.loads(found) for found in valkey.lrange("nobody-serves.normal", 0, -1)]
+    named = {json.loads(base64.b64decode(message["body"]))[0][0][0][0] for message in messages}
+    (long,) = [run for run in runs if str(run.run_id) not in named]
+    assert current(long).status == "running"
+    for run in runs:
+        if run != long:
+            back = current(run)
+            assert (back.status, back.attempt, back.attempt_limit) == ("queued", 0, 1)
+            assert (back.claim_id, back.started_at, back.lease_until) == (None, None, None)
+            assert (back.lost_count, attempts(run)) == (0, [])
+    assert until(long, *DONE).status == "succeeded"
+
+
 def message_for(raw: bytes, runs: list[Run]) -> bytes:
     """Return the message with the references of all these runs in it."""
     message = json.loads(raw)
