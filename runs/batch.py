@@ -25,6 +25,7 @@ from runs.records import NewMisfire, NewRun, QueuedTicks
 logger = logging.getLogger(__name__)
 
 QUARANTINE_SEC = 60
+HELP_AFTER_SEC = 0.5  # due for so long, a job is anybody's: its shard's holder is busy, or dead
 MEMBER = ("job_id", "owner", "version")
 SHARED = tuple(field.name for field in fields(DueJob) if field.name not in MEMBER)
 
@@ -104,11 +105,17 @@ def dispatch(
     now: datetime,
     job_ids: Sequence[uuid.UUID] | None,
     ensure_days: Callable[[Set[date]], None],
+    buckets: Sequence[int] | None = None,
 ) -> Batch:
-    """Claim due jobs, decide, record their ticks and advance them, in one transaction."""
+    """Claim due jobs, decide, record their ticks and advance them, in one transaction.
+
+    `buckets` (None: all) are those whose jobs the caller need not wait for anybody to dispatch.
+    """
     limit = settings.CHRONO_BATCH_JOBS
-    only = None if job_ids is None else list(job_ids)
-    groups = [DueGroup.of(row) for row in SQL["claim_due"].dicts(now=now, limit=limit, job_id=only)]
+    rows = SQL["claim_due"].dicts(
+        **due_to(buckets, now), limit=limit, job_id=None if job_ids is None else list(job_ids)
+    )
+    groups = [DueGroup.of(row) for row in rows]
     if not groups:
         return Batch()
     work = decide(groups, now)
@@ -129,6 +136,15 @@ def dispatch(
         quarantined=tuple(work.failures),
         is_full=claimed == limit or done < claimed,
     )
+
+
+def due_to(buckets: Sequence[int] | None, now: datetime) -> dict[str, Any]:
+    """Return the parameters that say what is due to a replica with these buckets."""
+    return {
+        "now": now,
+        "bucket": None if buckets is None else list(buckets),
+        "help_before": now - timedelta(seconds=HELP_AFTER_SEC),
+    }
 
 
 def decide(groups: Sequence[DueGroup], now: datetime) -> Work:

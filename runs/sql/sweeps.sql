@@ -86,6 +86,34 @@ SET holder = excluded.holder, lease_until = excluded.lease_until,
 WHERE l.holder = excluded.holder OR l.lease_until < clock_timestamp()
 RETURNING term
 
+-- name: acquire_leases
+INSERT INTO leases AS l (name, holder, lease_until, term)
+SELECT name, %(holder)s, clock_timestamp() + make_interval(secs => %(lease_sec)s), 1
+FROM unnest(%(name)s::text[]) AS w(name)
+ON CONFLICT (name) DO UPDATE
+SET holder = excluded.holder, lease_until = excluded.lease_until,
+    term = l.term + CASE WHEN l.holder = excluded.holder THEN 0 ELSE 1 END
+WHERE l.holder = excluded.holder OR l.lease_until < clock_timestamp()
+RETURNING name
+
+-- name: leases_in_force
+-- kinds: what their names begin with.
+SELECT name, holder FROM leases
+WHERE lease_until >= clock_timestamp() AND name ^@ ANY(%(kinds)s::text[])
+
+-- name: release_leases
+UPDATE leases SET lease_until = clock_timestamp()
+WHERE name = ANY(%(name)s::text[]) AND holder = %(holder)s
+
+-- name: release_leases_of
+UPDATE leases SET lease_until = clock_timestamp()
+WHERE holder = %(holder)s AND name ^@ ANY(%(kinds)s::text[])
+
+-- name: purge_leases
+-- A replica's presence bears its process's name, which does not come again.
+DELETE FROM leases
+WHERE name ^@ 'replica/' AND lease_until < clock_timestamp() - interval '1 hour'
+
 -- name: release_lease
 UPDATE leases SET lease_until = clock_timestamp() WHERE name = %(name)s AND holder = %(holder)s
 
