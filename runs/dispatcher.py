@@ -20,6 +20,7 @@ from chronoproject.clock import db_now
 from chronoproject.process import Stop, cycle_until, first_line
 from runs import partitions, tzdata
 from runs.batch import HELP_AFTER_SEC, Batch, dispatch, due_to, quarantine
+from runs.figures import BatchFigures, DispatchFigures
 from runs.floor import SQL
 from runs.leases import NamedLease
 from runs.shards import Shards
@@ -71,6 +72,7 @@ class Dispatcher:
         self.name = name
         self.sweeper = Sweeper(DISPATCHER)
         self.sweep_lease = NamedLease("sweeps", name, settings.CHRONO_DISPATCHER_LEASE_SEC)
+        self.figures = DispatchFigures(name)
         self.shards = Shards(name, settings.CHRONO_SHARDS, settings.CHRONO_DISPATCHER_LEASE_SEC)
         self.guard = ClockGuard()
         self.tzdata = tzdata.Guard()
@@ -105,8 +107,26 @@ class Dispatcher:
             return []
         batches: list[Batch] = []
         while not batches or batches[-1].is_full:
-            batches.append(self._dispatch_batch(now))
+            began = time.perf_counter()
+            batch = self._dispatch_batch(now)
+            batches.append(batch)
+            self._keep(batch, now, time.perf_counter() - began)
+        self.figures.write_if_due(self.shards.held)
         return batches
+
+    def _keep(self, batch: Batch, now: datetime, took_sec: float) -> None:
+        if batch.due_since is not None:
+            stages_sec = batch.claim_sec + batch.decide_sec + batch.record_sec
+            figures = BatchFigures(
+                jobs=batch.jobs,
+                ticks=batch.recorded,
+                lag_sec=(now - batch.due_since).total_seconds() + took_sec,
+                claim_sec=batch.claim_sec,
+                decide_sec=batch.decide_sec,
+                record_sec=batch.record_sec,
+                publish_sec=max(0.0, took_sec - stages_sec),
+            )
+            self.figures.add(figures, len(batch.quarantined))
 
     def idle_sec(self) -> float:
         """Return how long there is nothing to do: until the next due instant, a second at most."""
