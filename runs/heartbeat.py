@@ -189,11 +189,11 @@ class Heartbeat:
     # --- steps ------------------------------------------------------------------------------
 
     def _live(self) -> list[Live]:
-        """Return what living children hold: only that is renewed."""
+        """Return what is held: only that is renewed, a dead child's too while its tree may live."""
         return [
             Live(entry, record, held_of(record))
             for slot in self.table.slots
-            if slot.child[0] and proctree.is_alive(*slot.child)
+            if slot.child[0]
             for entry, record in slot.held()
         ]
 
