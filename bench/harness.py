@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from chronoproject.embedded import EmbeddedPostgres, EmbeddedValkey, running
+from chronoproject.embedded import EmbeddedPostgres, EmbeddedValkey, free_port, running
+
+ROOT = Path(__file__).parent.parent
 
 
 @contextmanager
@@ -49,6 +52,26 @@ def _set_up_django() -> None:
 
     django.setup()
     call_command("migrate", verbosity=0)
+
+
+@contextmanager
+def chrono(**environment: str) -> Iterator[dict[str, Any]]:
+    """Run bin/up in a home of its own; yield what up.json says, and the home."""
+    home = Path(tempfile.mkdtemp(prefix="chrono-bench-"))
+    env = {
+        **os.environ,
+        "CHRONO_HOME": str(home),
+        "CHRONO_PORT": str(free_port()),
+        "CHRONO_FLOWER_PORT": str(free_port()),
+        **environment,
+    }
+    up = [str(ROOT / "bin/up")]
+    try:
+        subprocess.run([*up, "--detach", "--no-demo"], env=env, check=True, stdout=sys.stderr)
+        yield {"home": home, **json.loads((home / "up.json").read_text())}
+    finally:
+        subprocess.run([*up, "--stop"], env=env, check=True, stdout=sys.stderr)
+        shutil.rmtree(home, ignore_errors=True)
 
 
 def execute(statement: str, *params: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401
