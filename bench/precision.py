@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
@@ -69,8 +70,7 @@ def of_chrono(seconds: int) -> dict[str, Any]:
 def of_peer(seconds: int) -> dict[str, Any]:
     """Return the figures of django-celery-beat with its DatabaseScheduler on SQLite."""
     with tempfile.TemporaryDirectory(prefix="chrono-bench-") as home:
-        os.chmod(home, 0o755)  # the server may run as another user
-        valkey = EmbeddedValkey(harness.Path(home, "valkey"))
+        valkey = EmbeddedValkey(Path(home) / "valkey")
         with open(f"{home}/servers.log", "ab") as log, running(valkey, log):
             load = os.getloadavg()[0]
             found = environment.run("every_second", seconds, REDIS_URL=valkey.url, PEER_HOME=home)

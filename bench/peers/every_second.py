@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 from django.core.management import call_command
@@ -63,7 +64,7 @@ def main() -> None:
     make_entries()
     observe(seconds)
     found = stamps("second")[4 : seconds + 5]  # the first ones wait for the worker's start
-    late = [start - (sent + 1) for (sent, _), (_, start) in zip(found, found[1:], strict=False)]
+    late = [start - (sent + 1) for (sent, _), (_, start) in pairwise(found)]
     drift = found[-1][0] - found[0][0] - (len(found) - 1)
     minutes = [start % 60 for _, start in stamps("minute")]
     print(json.dumps({"late_sec": late, "drift_sec": drift, "minute_late_sec": minutes}))
