@@ -28,10 +28,12 @@ from runs.executors.http_call import HttpExecutor
 from runs.executors.http_guard import AllowList
 from runs.executors.shim_client import ShimError
 from runs.executors.task import TaskExecutor
+from runs.hooks import run_hooks
 from runs.lineup import Lineup
 from runs.log_stream import Flusher, LogWriter, log_prefix
 from runs.pool_child import PoolChild
 from runs.records import ClaimedRun, Held, Result, RunRef
+from runs.states import Trigger
 from runs.storage import ChunkStore, backend
 
 logger = logging.getLogger(__name__)
@@ -162,19 +164,19 @@ class Execution:
             on_stored=place.entry.set_stored,
         )
         try:
-            outcome = self._run(work, log)
+            outcome = self._run(run, work, log)
         finally:
             self.flusher.forget()
             output_ref = log.close()
         return Ended(run, outcome, output_ref)
 
-    def _run(self, work: Work, log: LogWriter) -> Outcome:
+    def _run(self, run: ClaimedRun, work: Work, log: LogWriter) -> Outcome:
         executor = self.executors.get(work.kind)
         if executor is None:
             note(log, f"unknown kind {work.kind!r}")
             return Outcome("failed", reason="definition", error=f"unknown kind {work.kind!r}")
         try:
-            return executor.execute(work, log)
+            return executor.execute(with_inputs(run, work), log)
         except ShimError:
             log.flush()
             raise
@@ -277,6 +279,18 @@ def prepare(run: ClaimedRun) -> Work:
         timeout_sec=definition.get("timeoutSec", 3600),
         kill_grace_sec=definition.get("killGraceSec", 10),
     )
+
+
+def with_inputs(run: ClaimedRun, work: Work) -> Work:
+    """Return the work with what its upstreams left; a job without upstreams pays nothing.
+
+    It is read at the start of each attempt, since an upstream may have been run again meanwhile.
+    """
+    has_upstreams = run.definition.get("dependsOn") or run.trigger == Trigger.DEPENDENCY
+    if not has_upstreams or work.kind == "http" or run_hooks.inputs is None:
+        return work
+    read = partial(run_hooks.inputs, RunRef(run.run_id, run.scheduled_for))
+    return replace(work, inputs=wait_out(read))
 
 
 def decide(run: ClaimedRun, outcome: Outcome) -> retries.RetryIn | retries.Dead:

@@ -27,6 +27,11 @@ def talk(text: str, *, run: RunContext) -> dict[str, Any]:
     }
 
 
+@task("sample.inputs")
+def take_inputs(own: str, inputs: dict[str, Any] | None = None, *, run: RunContext) -> Any:  # noqa: ANN401
+    return {"own": own, "keyword": inputs, "run": run.inputs}
+
+
 @task("sample.environment")
 def environment() -> list[str]:
     return sorted(name for name in os.environ if name.startswith(("CHRONO_RUN_ID", "SAMPLE")))
