@@ -32,7 +32,7 @@ from runs.hooks import run_hooks
 from runs.lineup import Lineup
 from runs.log_stream import Flusher, LogWriter, log_prefix
 from runs.pool_child import PoolChild
-from runs.records import ClaimedRun, Held, Result, RunRef
+from runs.records import ClaimedRun, Held, Progress, Result, RunRef
 from runs.states import Trigger
 from runs.storage import ChunkStore, backend
 
@@ -54,6 +54,7 @@ class Ended:
     run: ClaimedRun
     outcome: Outcome
     output_ref: str
+    progress: Progress | None = None
 
     @property
     def held(self) -> Held:
@@ -168,7 +169,7 @@ class Execution:
         finally:
             self.flusher.forget()
             output_ref = log.close()
-        return Ended(run, outcome, output_ref)
+        return Ended(run, outcome, output_ref, place.entry.progress())
 
     def _run(self, run: ClaimedRun, work: Work, log: LogWriter) -> Outcome:
         executor = self.executors.get(work.kind)
@@ -327,6 +328,7 @@ def result_of(ended: Ended) -> Result:
         output_ref=ended.output_ref,
         output=storable(outcome.output),
         limit_key=run.limit_key,
+        progress=ended.progress,
     )
     if outcome.result == "succeeded":
         return result

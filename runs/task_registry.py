@@ -16,6 +16,7 @@ from django.core.exceptions import ImproperlyConfigured
 P = ParamSpec("P")
 R = TypeVar("R")
 
+MAX_COUNT = (1 << 63) - 1
 CONTEXT_KEYWORD, INPUTS_KEYWORD = "run", "inputs"
 
 
@@ -37,8 +38,13 @@ class RunContext:
     inputs: Mapping[str, Any] = field(default_factory=dict)
 
     def progress(self, done: int, total: int) -> None:
-        """Tell how far the task is."""
-        self.report(max(0, int(done)), max(0, int(total)))
+        """Tell how far the task is; the API shows it with the worker's next heartbeat."""
+        self.report(bounded(done), bounded(total))
+
+
+def bounded(count: float) -> int:
+    """Return the count as a number that the worker's memory and a bigint column can hold."""
+    return max(0, min(int(count), MAX_COUNT))
 
 
 @dataclass(frozen=True, slots=True)
