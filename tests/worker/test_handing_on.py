@@ -9,11 +9,14 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from chronoproject.clock import db_now
+from jobs.demo import demo_jobs
 from jobs.models import Job
+from jobs.services import job_create
 from runs import execution, log_stream
 from runs.executors.base import Work
 from runs.models import Run
-from tests.factories import claim_run, finish_run, make_client, make_job, make_run
+from tests.factories import claim_run, finish_run, make_client, make_job, make_run, make_team
 from tests.worker import sample_tasks  # noqa: F401 - registers tasks
 from tests.worker.harness import eventually
 from tests.worker.workers import RunningWorker, until, worker
@@ -109,3 +112,20 @@ def test_progress_of_a_task_that_is_killed_is_kept(shared_worker: RunningWorker)
     run = shared_worker.calls("sample.progress_then_stubborn", timeoutSec=1, killGraceSec=0)
     ended = until(run, "dead")
     assert (ended.reason, ended.progress_done, ended.progress_total) == ("timeout", 4, 5)
+
+
+def test_the_demo_dag_reports_what_it_extracted(shared_worker: RunningWorker) -> None:
+    team, ids = make_team(), dict[str, str]()
+    for definition in demo_jobs(8000, db_now()):
+        if definition["name"] in {"demo-extract", "demo-transform", "demo-report"}:
+            edges = [ids[name] for name in definition.get("dependsOn", [])]
+            fields = definition | {"dependsOn": edges, "pool": shared_worker.pool}
+            ids[definition["name"]] = str(job_create(team, fields, actor="test").job_id)
+    extracted = until(make_run(Job.objects.get(job_id=ids["demo-extract"])), "succeeded")
+    report = until(Run.objects.get(job_id=ids["demo-report"]), "succeeded", "dead", "skipped")
+    log = log_stream.read(report.output_ref).decode()
+    _, _, text = log.partition("\n")
+    seen = {name: given["output"] for name, given in json.loads(text).items()}
+    assert extracted.output == seen["demo-extract"]
+    rows = seen["demo-extract"]["rows"]
+    assert seen["demo-transform"] == {"rows": rows, "perSecond": rows // 60}
