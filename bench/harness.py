@@ -62,6 +62,8 @@ def execute(statement: str, *params: Any) -> list[tuple[Any, ...]]:  # noqa: ANN
 
 def make_jobs(count: int, schedules: Sequence[str], team: str = "bench") -> int:
     """Insert `count` no-op task jobs with version 1, spread over the schedules; return the team."""
+    from jobs.cron import TZDATA_VERSION
+
     ((team_id,),) = execute(
         "INSERT INTO teams (slug, name) VALUES (%s, %s)"
         " ON CONFLICT (slug) DO UPDATE SET name = excluded.name RETURNING team_id",
@@ -95,9 +97,15 @@ def make_jobs(count: int, schedules: Sequence[str], team: str = "bench") -> int:
         SELECT job_id, 1, jsonb_build_object('name', name, 'kind', kind, 'payload', payload,
             'env', env, 'timeoutSec', 60, 'killGraceSec', 10, 'retries', 0, 'backoff',
             jsonb_build_object('baseSec', 10, 'factor', 2, 'maxSec', 3600, 'jitter', 0.1)),
-            'create', 'bench', clock_timestamp(), ''
+            'create', 'bench', clock_timestamp(), %s
         FROM jobs j WHERE NOT EXISTS (SELECT FROM job_versions v WHERE v.job_id = j.job_id)
-        """
+        """,
+        TZDATA_VERSION,
+    )
+    # The jobs are of this tzdata: a dispatcher finds no next tick anew.
+    execute(
+        "INSERT INTO tzdata (tzdata_id, version) VALUES (1, %s) ON CONFLICT DO NOTHING",
+        TZDATA_VERSION,
     )
     execute("VACUUM (ANALYZE) jobs")
     execute("VACUUM (ANALYZE) job_versions")

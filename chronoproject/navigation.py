@@ -48,6 +48,7 @@ GROUPS: tuple[tuple[str, tuple[Page | Elsewhere, ...]], ...] = (
         "Operations",
         (
             Page("Workers", "dns", "runs_worker_changelist", "runs.view_worker"),
+            Page("Dispatch", "monitoring", "runs_figure_changelist", "runs.view_figure"),
             Page("Leases", "lock_clock", "runs_lease_changelist", "runs.view_lease"),
             Page("Pauses", "pause_circle", "jobs_pause_changelist", "jobs.view_pause"),
             Page("Versions", "history", "jobs_jobversion_changelist", "jobs.view_jobversion"),

@@ -31,6 +31,10 @@ class Stop:
             self._is_set = True
             os.write(self._writing, b"!")
 
+    def fileno(self) -> int:
+        """Return what becomes readable when it is set."""
+        return self._reading
+
     def is_set(self) -> bool:
         return self._is_set
 
@@ -52,22 +56,25 @@ def stop_on_signals() -> Stop:
     return stop
 
 
-def cycle_until(stop: Stop, step: Callable[[], float]) -> None:
-    """Call `step`, which returns the seconds to wait, until `stop`.
+def cycle_until(
+    stop: Stop,
+    step: Callable[[], float],
+    idle: Callable[[Stop, float], object] = Stop.wait,
+) -> None:
+    """Call `step`, which returns the seconds to wait, until `stop`; `idle` does the waiting.
 
     A database that cannot be reached is waited for, with back-off; nothing else is caught.
     """
     backoff_sec = FIRST_BACKOFF_SEC
     while not stop.is_set():
         try:
-            wait_sec = step()
+            idle(stop, step())
             backoff_sec = FIRST_BACKOFF_SEC
         except (OperationalError, InterfaceError) as error:
             logger.warning("database: %s; again in %.1f s", first_line(error), backoff_sec)
             connection.close()
-            wait_sec = backoff_sec * random.uniform(0.5, 1)  # noqa: S311 - spreads replicas
+            stop.wait(backoff_sec * random.uniform(0.5, 1))  # noqa: S311 - spreads replicas
             backoff_sec = min(MAX_BACKOFF_SEC, backoff_sec * 2)
-        stop.wait(wait_sec)
 
 
 def first_line(error: BaseException) -> str:

@@ -36,6 +36,8 @@ CHRONO_MAX_CLOCK_STEP_SEC = env.seconds("CHRONO_MAX_CLOCK_STEP_SEC", 60, minimum
 
 # --- dispatch -------------------------------------------------------------------------------
 CHRONO_SHARDS = env.integer("CHRONO_SHARDS", 1, minimum=1)
+# A low run that has been queued for so long is let into the normal queue, a few at a time.
+CHRONO_PRIORITY_AGE_SEC = env.seconds("CHRONO_PRIORITY_AGE_SEC", 600, minimum=1)
 CHRONO_BATCH_JOBS = env.integer("CHRONO_BATCH_JOBS", 1000, minimum=1)
 CHRONO_BATCH_TICKS = env.integer("CHRONO_BATCH_TICKS", 5000, minimum=1)
 

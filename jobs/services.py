@@ -13,6 +13,7 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.db import IntegrityError
 
+from chronoproject import bell
 from chronoproject.clock import db_now
 from chronoproject.sql import retrying
 from jobs.choices import Change, JobKind
@@ -231,6 +232,8 @@ def _write(job: Job, definition: Definition, at: datetime, *, is_new: bool = Fal
         job.save(force_insert=is_new, force_update=not is_new)
     except IntegrityError as error:
         raise _told(error, job.name) from error
+    if job.next_run_at is not None and bell.is_near((job.next_run_at - at).total_seconds()):
+        bell.ring()
 
 
 def _open_version(

@@ -15,7 +15,12 @@ class RunsConfig(AppConfig):
     def ready(self) -> None:
         """Connect what must happen after a migration."""
         from jobs.hooks import hooks
-        from runs import receivers, settling, tzdata  # noqa: F401 - tzdata registers its sweep
+        from runs import (  # noqa: F401 - some register their sweeps
+            figures,
+            receivers,
+            settling,
+            tzdata,
+        )
         from runs.api.represent import last_runs
         from runs.sweeps import (  # noqa: F401
             housekeeping,

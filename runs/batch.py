@@ -5,6 +5,7 @@ nothing is decided once and recorded in arrays; any other is taken job by job.
 """
 
 import logging
+import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, fields
@@ -25,6 +26,7 @@ from runs.records import NewMisfire, NewRun, QueuedTicks
 logger = logging.getLogger(__name__)
 
 QUARANTINE_SEC = 60
+HELP_AFTER_SEC = 0.5  # due for so long, a job is anybody's: its shard's holder is busy, or dead
 MEMBER = ("job_id", "owner", "version")
 SHARED = tuple(field.name for field in fields(DueJob) if field.name not in MEMBER)
 
@@ -38,6 +40,10 @@ class Batch:
     misfires: int = 0
     quarantined: tuple[uuid.UUID, ...] = ()
     is_full: bool = False
+    due_since: datetime | None = None  # its oldest tick
+    claim_sec: float = 0.0
+    decide_sec: float = 0.0
+    record_sec: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,22 +110,25 @@ def dispatch(
     now: datetime,
     job_ids: Sequence[uuid.UUID] | None,
     ensure_days: Callable[[Set[date]], None],
+    buckets: Sequence[int] | None = None,
 ) -> Batch:
-    """Claim due jobs, decide, record their ticks and advance them, in one transaction."""
+    """Claim due jobs, decide, record their ticks and advance them, in one transaction.
+
+    `buckets` (None: all) are those whose jobs the caller need not wait for anybody to dispatch.
+    """
+    began = time.perf_counter()
     limit = settings.CHRONO_BATCH_JOBS
-    only = None if job_ids is None else list(job_ids)
-    groups = [DueGroup.of(row) for row in SQL["claim_due"].dicts(now=now, limit=limit, job_id=only)]
+    rows = SQL["claim_due"].dicts(
+        **due_to(buckets, now), limit=limit, job_id=None if job_ids is None else list(job_ids)
+    )
+    groups = [DueGroup.of(row) for row in rows]
     if not groups:
         return Batch()
+    claimed_at = time.perf_counter()
     work = decide(groups, now)
+    decided_at = time.perf_counter()
     ensure_days(work.days())
-    recorded = lifecycle.record_queued(work.queued)
-    recorded += len(lifecycle.record_ticks(work.runs, work.misfires))
-    SQL["advance_jobs"].run(
-        job_id=sql.array(work.next_run_at),
-        next_run_at=sql.array(at and at.isoformat() for at in work.next_run_at.values()),
-    )
-    quarantine(work.failures)
+    recorded = record(work)
     claimed = sum(len(group.job_ids) for group in groups)
     done = len(work.next_run_at) + len(work.failures)
     return Batch(
@@ -128,7 +137,32 @@ def dispatch(
         misfires=len(work.misfires),
         quarantined=tuple(work.failures),
         is_full=claimed == limit or done < claimed,
+        due_since=min(group.shared["next_run_at"] for group in groups),
+        claim_sec=claimed_at - began,
+        decide_sec=decided_at - claimed_at,
+        record_sec=time.perf_counter() - decided_at,
     )
+
+
+def record(work: Work) -> int:
+    """Record the ticks and advance the jobs; return how many runs are new."""
+    recorded = lifecycle.record_queued(work.queued)
+    recorded += len(lifecycle.record_ticks(work.runs, work.misfires))
+    SQL["advance_jobs"].run(
+        job_id=sql.array(work.next_run_at),
+        next_run_at=sql.array(at and at.isoformat() for at in work.next_run_at.values()),
+    )
+    quarantine(work.failures)
+    return recorded
+
+
+def due_to(buckets: Sequence[int] | None, now: datetime) -> dict[str, Any]:
+    """Return the parameters that say what is due to a replica with these buckets."""
+    return {
+        "now": now,
+        "bucket": None if buckets is None else list(buckets),
+        "help_before": now - timedelta(seconds=HELP_AFTER_SEC),
+    }
 
 
 def decide(groups: Sequence[DueGroup], now: datetime) -> Work:

@@ -1,7 +1,8 @@
 """The dispatcher: claims due jobs, records their ticks, advances them, commits, publishes, sweeps.
 
-Any number of replicas may run: SKIP LOCKED shares the work out, and the unique tick constraint
-with the advance in the same transaction keeps a tick single, whoever comes twice.
+Any number of replicas may run: leased shards share the work out, SKIP LOCKED lets them help each
+other, and the unique tick constraint with the advance in the same transaction keeps a tick single,
+whoever comes twice.
 """
 
 import logging
@@ -14,12 +15,15 @@ from datetime import date, datetime
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError
 
+from chronoproject.bell import Bell
 from chronoproject.clock import db_now
 from chronoproject.process import Stop, cycle_until, first_line
 from runs import partitions, tzdata
-from runs.batch import Batch, dispatch, quarantine
+from runs.batch import HELP_AFTER_SEC, Batch, dispatch, due_to, quarantine
+from runs.figures import BatchFigures, DispatchFigures
 from runs.floor import SQL
 from runs.leases import NamedLease
+from runs.shards import Shards
 from runs.sweeps import DISPATCHER, Sweeper
 
 logger = logging.getLogger(__name__)
@@ -68,13 +72,15 @@ class Dispatcher:
         self.name = name
         self.sweeper = Sweeper(DISPATCHER)
         self.sweep_lease = NamedLease("sweeps", name, settings.CHRONO_DISPATCHER_LEASE_SEC)
+        self.figures = DispatchFigures(name)
+        self.shards = Shards(name, settings.CHRONO_SHARDS, settings.CHRONO_DISPATCHER_LEASE_SEC)
         self.guard = ClockGuard()
         self.tzdata = tzdata.Guard()
         self._days: set[date] = set()
 
     def run_forever(self, stop: Stop) -> None:
         """Cycle until `stop`; a lost database is waited for, with back-off."""
-        cycle_until(stop, self._step)
+        cycle_until(stop, self._step, Bell().wait)
         self.hand_over()
 
     def _step(self) -> float:
@@ -101,12 +107,32 @@ class Dispatcher:
             return []
         batches: list[Batch] = []
         while not batches or batches[-1].is_full:
-            batches.append(self._dispatch_batch(now))
+            began = time.perf_counter()
+            batch = self._dispatch_batch(now)
+            batches.append(batch)
+            self._keep(batch, now, time.perf_counter() - began)
+        self.figures.write_if_due(self.shards.held)
         return batches
+
+    def _keep(self, batch: Batch, now: datetime, took_sec: float) -> None:
+        if batch.due_since is not None:
+            stages_sec = batch.claim_sec + batch.decide_sec + batch.record_sec
+            figures = BatchFigures(
+                jobs=batch.jobs,
+                ticks=batch.recorded,
+                lag_sec=(now - batch.due_since).total_seconds() + took_sec,
+                claim_sec=batch.claim_sec,
+                decide_sec=batch.decide_sec,
+                record_sec=batch.record_sec,
+                publish_sec=max(0.0, took_sec - stages_sec),
+            )
+            self.figures.add(figures, len(batch.quarantined))
 
     def idle_sec(self) -> float:
         """Return how long there is nothing to do: until the next due instant, a second at most."""
-        next_due: datetime | None = SQL["next_due"].value()
+        next_due: datetime | None = SQL["next_due"].value(
+            bucket=self.shards.buckets(), help_after_sec=HELP_AFTER_SEC
+        )
         waits = [settings.CHRONO_POLL_SEC, self.sweeper.due_in() or settings.CHRONO_POLL_SEC]
         if next_due is not None:
             waits.append((next_due - db_now()).total_seconds())
@@ -115,21 +141,24 @@ class Dispatcher:
     def hand_over(self) -> None:
         """Give the leases back, so that another replica goes on at once."""
         try:
+            self.shards.hand_over()
             self.sweep_lease.release()
         except DatabaseError as error:
-            logger.warning("cannot hand the lease over, it expires: %s", first_line(error))
+            logger.warning("cannot hand the leases over, they expire: %s", first_line(error))
 
     def _sweeps(self) -> bool:
         return self.sweeper.due_in() <= 0 and self.sweep_lease.acquire()
 
     def _dispatch_batch(self, now: datetime) -> Batch:
+        self.shards.refresh()
+        buckets = self.shards.buckets()
         try:
-            return dispatch(now, None, self._ensure_days)
+            return dispatch(now, None, self._ensure_days, buckets)
         except (OperationalError, InterfaceError):
             raise
         except DatabaseError:
             logger.exception("a batch failed; it is taken apart job by job")
-            return self._bisect(now, due_ids(now))
+            return self._bisect(now, due_ids(now, buckets))
 
     def _bisect(self, now: datetime, job_ids: Sequence[uuid.UUID]) -> Batch:
         """Dispatch the halves on their own; a single job that fails is quarantined."""
@@ -161,7 +190,7 @@ class Dispatcher:
             self._days |= days
 
 
-def due_ids(now: datetime) -> list[uuid.UUID]:
+def due_ids(now: datetime, buckets: Sequence[int] | None) -> list[uuid.UUID]:
     """Return the jobs that a batch would claim."""
-    rows = SQL["due_ids"].rows(now=now, limit=settings.CHRONO_BATCH_JOBS)
+    rows = SQL["due_ids"].rows(**due_to(buckets, now), limit=settings.CHRONO_BATCH_JOBS)
     return [row[0] for row in rows]

@@ -207,6 +207,23 @@ class Lease(models.Model):
         return self.name
 
 
+class Figure(models.Model):
+    """What a dispatcher or a queue last told of itself; runs/figures.py."""
+
+    figure_id = models.BigAutoField(primary_key=True)
+    kind = models.CharField(max_length=16)
+    name = models.CharField(max_length=200)
+    figures = models.JSONField()
+    written_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        db_table = "figures"
+        constraints = [models.UniqueConstraint(fields=["kind", "name"], name="figures_once")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class LimitSlot(models.Model):
     """The row whose lock serialises counting against a limit (PROTOCOL 8, 9)."""
 

@@ -19,7 +19,8 @@ from chronoproject.adminkit.filters import (
 )
 from jobs.models import Job
 from runs.admin.common import job_url, run_url, runs_url
-from runs.models import Alert, Lease, Worker
+from runs.figures import QUEUE_KIND
+from runs.models import Alert, Figure, Lease, Worker
 
 BEATS_MISSED = 3
 WORKER_LABELS = {
@@ -112,6 +113,42 @@ class LeaseAdmin(ReadOnlyMixin, ChronoAdmin[Lease]):
     def until(self, lease: Lease) -> SafeString | str:
         """Return how long it is held if it is not renewed."""
         return instant(lease.lease_until, read_at(lease))
+
+
+@admin.register(Figure)
+class FigureAdmin(ReadOnlyMixin, ChronoAdmin[Figure]):
+    """What dispatchers and queues tell of themselves."""
+
+    list_display = ("kind", "name", "summary", "written")
+    list_display_links = ("name",)
+    ordering = ("kind", "name")
+    actions = None
+    fields = ("kind", "name", "written", "whole")
+    readonly_fields = ("whole",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Figure]:
+        """Add the time of reading."""
+        return super().get_queryset(request).annotate(read_at=Now())
+
+    @column("in short")
+    def summary(self, figure: Figure) -> str:
+        """Return what an operator asks first."""
+        told = figure.figures
+        if figure.kind == QUEUE_KIND:
+            return f"{told['runs']} runs queued, the oldest for {told['oldest_age_sec']:.0f} s"
+        last = told["last"]
+        ticks = f"{told['totals']['ticks']} ticks, {len(told['shards'])} shards"
+        return f"{ticks}, last lag {last['lag_sec'] * 1000:.0f} ms" if last else ticks
+
+    @column("written", ordering="written_at")
+    def written(self, figure: Figure) -> SafeString | str:
+        """Return how old this is."""
+        return instant(figure.written_at, read_at(figure))
+
+    @column("figures")
+    def whole(self, figure: Figure) -> SafeString | str:
+        """Return all of it."""
+        return json_block(figure.figures)
 
 
 class KindFilter(ExactTextFilter):

@@ -4,6 +4,7 @@
 -- Jobs that agree in all that a decision depends on come as one row: ten thousand hourly jobs are a
 -- few decisions. H is hashed from the job's id, so such a job stands alone.
 -- job_id: only these, where a batch that failed is taken apart.
+-- bucket: those of the replica's shards; older than help_before, anybody's (runs/shards.py).
 WITH due AS MATERIALIZED (
     SELECT j.job_id, j.owner, j.version, j.schedule, j.run_at, j.every_sec, j.anchor, j.timezone,
            j.dst_policy, j.starts_at, j.ends_at, j.next_run_at, j.misfire_policy,
@@ -14,6 +15,8 @@ WITH due AS MATERIALIZED (
       AND j.next_run_at <= %(now)s::timestamptz
       AND (j.retry_at IS NULL OR j.retry_at <= %(now)s::timestamptz)
       AND (%(job_id)s::uuid[] IS NULL OR j.job_id = ANY(%(job_id)s::uuid[]))
+      AND (%(bucket)s::int[] IS NULL OR j.bucket = ANY(%(bucket)s::int[])
+           OR j.next_run_at <= %(help_before)s::timestamptz)
     ORDER BY j.next_run_at, j.job_id LIMIT %(limit)s
     FOR UPDATE OF j SKIP LOCKED
 ), known AS (
@@ -49,8 +52,12 @@ UPDATE jobs SET retry_at = clock_timestamp() + make_interval(secs => %(retry_sec
 WHERE job_id = ANY(%(job_id)s::uuid[])
 
 -- name: next_due
-SELECT min(greatest(next_run_at, retry_at)) FROM (
-    SELECT next_run_at, retry_at FROM jobs
+-- Of the first hundred, which may all be quarantined; those of other shards are looked at later.
+SELECT min(greatest(next_run_at, retry_at)
+           + CASE WHEN %(bucket)s::int[] IS NULL OR bucket = ANY(%(bucket)s::int[])
+                  THEN interval '0' ELSE make_interval(secs => %(help_after_sec)s) END)
+FROM (
+    SELECT next_run_at, retry_at, bucket FROM jobs
     WHERE enabled AND deleted_at IS NULL AND next_run_at IS NOT NULL
     ORDER BY next_run_at LIMIT 100
 ) AS soonest
@@ -58,5 +65,7 @@ SELECT min(greatest(next_run_at, retry_at)) FROM (
 -- name: due_ids
 SELECT job_id FROM jobs
 WHERE enabled AND deleted_at IS NULL AND next_run_at <= %(now)s::timestamptz
+  AND (%(bucket)s::int[] IS NULL OR bucket = ANY(%(bucket)s::int[])
+       OR next_run_at <= %(help_before)s::timestamptz)
   AND (retry_at IS NULL OR retry_at <= %(now)s::timestamptz)
 ORDER BY next_run_at, job_id LIMIT %(limit)s

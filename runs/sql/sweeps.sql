@@ -18,6 +18,44 @@ WHERE r.run_id = u.run_id AND r.scheduled_for = u.scheduled_for AND r.status = '
 SELECT DISTINCT pool, priority FROM runs
 WHERE status = 'queued' AND scheduled_for >= %(floor)s::timestamptz
 
+-- name: queue_figures
+-- Queues with runs, and those that were last told to have some.
+SELECT q.pool, q.priority, sum(q.runs)::bigint, min(q.oldest)
+FROM (
+    SELECT pool, priority, count(*) AS runs, min(available_at) AS oldest FROM runs
+    WHERE status = 'queued' AND scheduled_for >= %(floor)s::timestamptz GROUP BY pool, priority
+    UNION ALL
+    SELECT regexp_replace(name, '[.][a-z]+$', ''), regexp_replace(name, '^.*[.]', ''), 0, NULL
+    FROM figures WHERE kind = 'queue' AND figures ->> 'runs' <> '0'
+) AS q
+GROUP BY q.pool, q.priority
+
+-- name: write_figures
+INSERT INTO figures (kind, name, figures, written_at)
+SELECT kind, name, figures, clock_timestamp()
+FROM unnest(%(kind)s::text[], %(name)s::text[], %(figures)s::jsonb[]) AS f(kind, name, figures)
+ON CONFLICT (kind, name) DO UPDATE
+SET figures = excluded.figures, written_at = excluded.written_at
+
+-- name: purge_figures
+DELETE FROM figures WHERE written_at < clock_timestamp() - interval '1 hour'
+
+-- name: promote_aged
+-- Some of the low runs that have waited too long, the oldest first: a guard against starvation, and
+-- no way for a backlog to overtake others' ticks.
+WITH aged AS (
+    SELECT run_id, scheduled_for FROM runs
+    WHERE status = 'queued' AND priority = 'low' AND scheduled_for >= %(floor)s::timestamptz
+      AND available_at < clock_timestamp() - make_interval(secs => %(age_sec)s)
+    ORDER BY available_at, run_id LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE runs r SET priority = 'normal', published_at = clock_timestamp()
+FROM aged a
+WHERE r.run_id = a.run_id AND r.scheduled_for = a.scheduled_for AND r.status = 'queued'
+  AND r.scheduled_for >= %(floor)s::timestamptz
+RETURNING r.run_id, r.scheduled_for
+
 -- name: take_lost_messages
 -- Queued rows whose message the queue has passed by, or that were never pushed (PROTOCOL 11, 12).
 WITH lost AS (
@@ -85,6 +123,34 @@ SET holder = excluded.holder, lease_until = excluded.lease_until,
     term = l.term + CASE WHEN l.holder = excluded.holder THEN 0 ELSE 1 END
 WHERE l.holder = excluded.holder OR l.lease_until < clock_timestamp()
 RETURNING term
+
+-- name: acquire_leases
+INSERT INTO leases AS l (name, holder, lease_until, term)
+SELECT name, %(holder)s, clock_timestamp() + make_interval(secs => %(lease_sec)s), 1
+FROM unnest(%(name)s::text[]) AS w(name)
+ON CONFLICT (name) DO UPDATE
+SET holder = excluded.holder, lease_until = excluded.lease_until,
+    term = l.term + CASE WHEN l.holder = excluded.holder THEN 0 ELSE 1 END
+WHERE l.holder = excluded.holder OR l.lease_until < clock_timestamp()
+RETURNING name
+
+-- name: leases_in_force
+-- kinds: what their names begin with.
+SELECT name, holder FROM leases
+WHERE lease_until >= clock_timestamp() AND name ^@ ANY(%(kinds)s::text[])
+
+-- name: release_leases
+UPDATE leases SET lease_until = clock_timestamp()
+WHERE name = ANY(%(name)s::text[]) AND holder = %(holder)s
+
+-- name: release_leases_of
+UPDATE leases SET lease_until = clock_timestamp()
+WHERE holder = %(holder)s AND name ^@ ANY(%(kinds)s::text[])
+
+-- name: purge_leases
+-- A replica's presence bears its process's name, which does not come again.
+DELETE FROM leases
+WHERE name ^@ 'replica/' AND lease_until < clock_timestamp() - interval '1 hour'
 
 -- name: release_lease
 UPDATE leases SET lease_until = clock_timestamp() WHERE name = %(name)s AND holder = %(holder)s

@@ -32,6 +32,11 @@ def watch_workers() -> int:
     return gone + SQL["purge_workers"].run()
 
 
+def purge_leases() -> int:
+    """Forget the presence of dispatchers that are gone."""
+    return SQL["purge_leases"].run()
+
+
 def watch_overdue_jobs() -> int:
     """Tell of enabled jobs whose tick has stood for a minute, whoever should dispatch them."""
     rows = SQL["overdue_jobs"].rows(late_sec=OVERDUE_SEC, limit=OVERDUE_TOLD)
@@ -52,4 +57,5 @@ def watch_overdue_jobs() -> int:
 register(MAINTENANCE, Sweep("idempotency_keys", 600, purge_idempotency_keys))
 register(MAINTENANCE, Sweep("misfires", 10, purge_misfires))
 register(MAINTENANCE, Sweep("workers", 10, watch_workers))
+register(MAINTENANCE, Sweep("leases", 600, purge_leases))
 register(MAINTENANCE, Sweep("overdue_jobs", 15, watch_overdue_jobs))

@@ -1,7 +1,13 @@
 """Back-off over: retrying → queued. Room at a limit: held runs in."""
 
-from runs import floor, lifecycle
+from django.conf import settings
+from django.db import transaction
+
+from runs import floor, lifecycle, publisher
+from runs.records import RunRef
 from runs.sweeps import DISPATCHER, Sweep, register
+
+AGED_AT_ONCE = 10
 
 
 def promote_retries() -> int:
@@ -10,6 +16,16 @@ def promote_retries() -> int:
     while moved := lifecycle.promote():
         total += len(moved)
     return total
+
+
+def promote_aged() -> int:
+    """Let a few of the low runs that have waited too long into the normal queue."""
+    with transaction.atomic():
+        rows = floor.SQL["promote_aged"].rows(
+            floor=floor.read(), age_sec=settings.CHRONO_PRIORITY_AGE_SEC, limit=AGED_AT_ONCE
+        )
+        publisher.publish_after_commit([RunRef(*row) for row in rows])
+    return len(rows)
 
 
 def admit_held() -> int:
@@ -25,5 +41,6 @@ def raise_floor() -> int:
 
 
 register(DISPATCHER, Sweep("promote", 0.5, promote_retries))
+register(DISPATCHER, Sweep("age", 5, promote_aged))
 register(DISPATCHER, Sweep("admit", 5, admit_held))
 register(DISPATCHER, Sweep("floor", 60, raise_floor))

@@ -1,0 +1,123 @@
+"""Figures that dispatch keeps on itself, where pages and metrics read them: the table figures.
+
+One row a dispatcher replica and one a queue, overwritten every few seconds.
+"""
+
+import json
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import redis
+
+from chronoproject.clock import db_now
+from runs import floor, publisher
+from runs.sweeps import DISPATCHER, Sweep, register
+
+DISPATCHER_KIND, QUEUE_KIND = "dispatcher", "queue"
+WRITE_EVERY_SEC = 5.0
+KEPT_BATCHES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFigures:
+    """What one batch took, in seconds; lag_sec is from its oldest tick to its end."""
+
+    jobs: int
+    ticks: int
+    lag_sec: float
+    claim_sec: float
+    decide_sec: float
+    record_sec: float
+    publish_sec: float
+
+
+@dataclass(slots=True)
+class DispatchFigures:
+    """A replica's last batches, and its totals since it started."""
+
+    replica: str
+    batches: deque[BatchFigures] = field(default_factory=lambda: deque(maxlen=KEPT_BATCHES))
+    totals: dict[str, int] = field(
+        default_factory=lambda: {"batches": 0, "jobs": 0, "ticks": 0, "quarantined": 0}
+    )
+    _written_at: float = 0.0
+
+    def add(self, batch: BatchFigures, quarantined: int) -> None:
+        """Count a batch that did something."""
+        self.batches.append(batch)
+        for name, value in (("batches", 1), ("jobs", batch.jobs), ("ticks", batch.ticks)):
+            self.totals[name] += value
+        self.totals["quarantined"] += quarantined
+
+    def summary(self, shards: Sequence[int]) -> dict[str, Any]:
+        """Return totals, the last batch, and median and greatest of the last two hundred."""
+        kept = [asdict(batch) for batch in self.batches]
+        names = kept[-1] if kept else {}
+        return {
+            "totals": dict(self.totals),
+            "shards": list(shards),
+            "last": kept[-1] if kept else None,
+            "median": {name: median([batch[name] for batch in kept]) for name in names},
+            "greatest": {name: max(batch[name] for batch in kept) for name in names},
+        }
+
+    def write_if_due(self, shards: Sequence[int]) -> None:
+        """Keep the row young, so that a reader can tell a replica that is gone."""
+        if time.monotonic() - self._written_at >= WRITE_EVERY_SEC:
+            self._written_at = time.monotonic()
+            write({(DISPATCHER_KIND, self.replica): self.summary(shards)})
+
+
+def median(values: Sequence[float]) -> float:
+    """Return the middle value, the upper of two."""
+    return sorted(values)[len(values) // 2]
+
+
+def write(rows: Mapping[tuple[str, str], Mapping[str, Any]]) -> None:
+    """Put rows in place, by kind and name."""
+    if rows:
+        floor.SQL["write_figures"].run(
+            kind=[kind for kind, _ in rows],
+            name=[name for _, name in rows],
+            figures=[json.dumps(figures) for figures in rows.values()],
+        )
+
+
+def measure_queues() -> int:
+    """Write depth and oldest age of every queue that has runs or had a moment ago."""
+    rows = floor.SQL["queue_figures"].rows(floor=floor.read())
+    names = [publisher.queue_name(row[0], row[1]) for row in rows]
+    depths = depths_of(names)
+    now = db_now()
+    write(
+        {
+            (QUEUE_KIND, name): {
+                "runs": runs,
+                "oldest_age_sec": round((now - oldest).total_seconds(), 3) if oldest else 0.0,
+                "messages": depths.get(name),
+            }
+            for name, (_, _, runs, oldest) in zip(names, rows, strict=True)
+        }
+    )
+    floor.SQL["purge_figures"].run()
+    return len(rows)
+
+
+def depths_of(queues: Sequence[str]) -> dict[str, int]:
+    """Return the lengths of the lists; none of them while Redis is away."""
+    if not queues or publisher.breaker.is_open:
+        return {}
+    try:
+        pipeline = publisher.client().pipeline(transaction=False)
+        for queue in queues:
+            pipeline.llen(queue)
+        return dict(zip(queues, pipeline.execute(), strict=True))
+    except redis.RedisError:
+        publisher.breaker.trip()
+        return {}
+
+
+register(DISPATCHER, Sweep("queues", WRITE_EVERY_SEC, measure_queues))
