@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("runs", "0003_ledger"),
+        ("runs", "0004_figures"),
     ]
 
     operations = [
