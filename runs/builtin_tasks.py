@@ -25,6 +25,7 @@ def sleep(seconds: float, *, run: RunContext) -> float:
     while (done := time.monotonic() - started) < seconds:
         run.progress(int(done), int(seconds))
         time.sleep(min(1.0, seconds - done))
+    run.progress(int(seconds), int(seconds))
     return seconds
 
 

@@ -206,6 +206,7 @@ def dead_attempt(
         from_us(record.scheduled_for_us),
         record.attempt,
         uuid.UUID(bytes=record.claim_id),
+        progress=entry.progress(),
     )
     cause = entry.verdict(record.seq) or entry.kill_asked(record.seq)
     if cause == slots.CAUSE_NONE:
@@ -243,6 +244,7 @@ def record(dead: DeadAttempt) -> list[Moved]:
                 error=ERRORS[dead.cause],
                 output_ref=dead.output_ref,
                 limit_key=limit_key,
+                progress=held.progress,
             )
         ]
     )

@@ -65,6 +65,7 @@ def assert_clean(lines: list[str], run_id: str, work_root: Path) -> None:
         "CHRONO_ATTEMPT",
         "CHRONO_JOB_ID",
         "CHRONO_LOGICAL_DATE",
+        "CHRONO_OUTPUT",
         "CHRONO_RUN_ID",
         "CHRONO_SCHEDULED_FOR",
         "HOME",
