@@ -40,18 +40,21 @@ def servers(**environment: str) -> Iterator[Path]:
                 "PYTHONTZPATH": "",
                 **environment,
             }
-            _set_up_django()
+            set_up_django()
             yield home
     finally:
         shutil.rmtree(home, ignore_errors=True)
 
 
-def _set_up_django() -> None:
+def set_up_django(*, migrate: bool = True) -> None:
+    """Set Django up by the environment."""
     import django
     from django.core.management import call_command
 
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "chronoproject.settings")
     django.setup()
-    call_command("migrate", verbosity=0)
+    if migrate:
+        call_command("migrate", verbosity=0)
 
 
 @contextmanager
