@@ -14,7 +14,7 @@ from typing import Any
 from bench import harness
 
 POISONED = 20
-ON_TIME_SEC = 5.0
+ON_TIME_SEC = 10.0
 CONCURRENCY = 4
 
 
