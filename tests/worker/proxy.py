@@ -8,13 +8,18 @@ from contextlib import contextmanager
 
 
 class Proxy:
-    """Forwards connections to a server; while cut, it drops what lives and refuses what comes."""
+    """Forwards connections to a server; while cut, it drops what lives and refuses what comes.
+
+    While frozen it answers nothing and loses nothing: what was sent arrives when it thaws.
+    """
 
     def __init__(self, host: str, port: int) -> None:
         self._target = (host, port)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._is_cut = False
+        self._flows = threading.Event()
+        self._flows.set()
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._thread = threading.Thread(target=self._accept, daemon=True)
@@ -28,14 +33,20 @@ class Proxy:
                 with contextlib.suppress(OSError):
                     one.shutdown(socket.SHUT_RDWR)
 
+    def freeze(self) -> None:
+        """Hold back what either side sends."""
+        self._flows.clear()
+
     def heal(self) -> None:
         """Let connections through again."""
+        self._flows.set()
         with self._lock:
             self._is_cut = False
 
     def close(self) -> None:
         """End everything."""
         self.cut()
+        self._flows.set()
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -63,6 +74,7 @@ class Proxy:
     def _pump(self, source: socket.socket, target: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
+                self._flows.wait()
                 target.sendall(data)
         for one in (source, target):
             with self._lock:
