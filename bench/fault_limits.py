@@ -38,7 +38,7 @@ def limits(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
         jobs = make_jobs(seen)
         began = time.monotonic()
         with triggers([job.job_id for job in jobs.values()], count):
-            kills = kill_workers(running, draw, began + KILLS_FOR_SEC)
+            kills = kill_workers(running, draw, count, began + KILLS_FOR_SEC)
         fleet.wait_until(lambda: not fleet.unfinished(), FINISHED_WITHIN_SEC, 0.5)
         took = time.monotonic() - began
         running.wait_ready()
@@ -53,7 +53,9 @@ def limits(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
         "full": full,
     }
     lost = dict(found["by_status"])  # type: ignore[call-overload]
-    is_kept = not over and not found["overlaps"] and found["recorded"] == count
+    is_kept = (
+        all(kills.values()) and not over and not found["overlaps"] and found["recorded"] == count
+    )
     return figures, is_kept and lost == {"succeeded": count} and all(full.values())
 
 
@@ -104,11 +106,13 @@ def trigger(job_ids: list[uuid.UUID], count: int, seed: int) -> None:
         time.sleep(draw.uniform(0, 0.4))
 
 
-def kill_workers(running: fleet.Fleet, draw: random.Random, until: float) -> dict[str, int]:
-    """Kill a worker or a pool child now and then while runs are left, until the instant."""
-    done: dict[str, int] = defaultdict(int)
-    time.sleep(KILL_EVERY_SEC[1])
-    while time.monotonic() < until and fleet.unfinished():
+def kill_workers(
+    running: fleet.Fleet, draw: random.Random, count: int, until: float
+) -> dict[str, int]:
+    """Kill a worker or a pool child now and then, until so many runs or the instant has come."""
+    done = {"workers": 0, "pool_children": 0}
+    fleet.wait_until(lambda: harness.execute("SELECT 1 FROM runs LIMIT 1"), 60)
+    while time.monotonic() < until and recorded() < count:
         name = draw.choice(list(running.workers))
         victim = running.workers[name]
         children = pool_children(victim.pid)
@@ -120,7 +124,12 @@ def kill_workers(running: fleet.Fleet, draw: random.Random, until: float) -> dic
             os.kill(draw.choice(children), signal.SIGKILL)
             done["pool_children"] += 1
         time.sleep(draw.uniform(*KILL_EVERY_SEC))
-    return dict(done)
+    return done
+
+
+def recorded() -> int:
+    """Return how many runs there are."""
+    return int(harness.execute("SELECT count(*) FROM runs")[0][0])
 
 
 def pool_children(main: int) -> list[int]:
