@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from statistics import median
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -112,7 +111,7 @@ def verdict_of_cuts(seen: Witness, rounds: int) -> tuple[Figures, bool]:
         "cuts": rounds * CUT_WORKERS,
         "lease_sec": LEASE_SEC,
         "cut_sec": CUT_SEC,
-        "dead_before_next_start_sec": {"min": round(min(margins), 2), "median": median(margins)},
+        "dead_before_next_start_sec": harness.spread(margins),
         **found,
     }
     is_kept = (
@@ -120,6 +119,7 @@ def verdict_of_cuts(seen: Witness, rounds: int) -> tuple[Figures, bool]:
         and found["attempts"] == {"worker_lost": count}
         and len(margins) == count
         and not found["overlaps"]
+        and not found["retries_used"]
         and min(margins) > 0
     )
     return figures, is_kept

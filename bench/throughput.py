@@ -127,10 +127,10 @@ def in_turns(home: Path, options: argparse.Namespace) -> dict[str, list[dict[str
         found["celery"].append(peer(home, "celery", tasks))
         found["celery-results"].append(peer(home, "celery-results", tasks // 5))
         found["procrastinate"].append(peer(home, "procrastinate", tasks // 2))
-        found["chrono tasks alone"].append(alone(home, noop, tasks // 2))
+        found["chrono tasks alone"].append(alone(home, noop, tasks // 5))
         found["chrono commands"].append(chrono(home, true, commands))
         found["celery-command"].append(peer(home, "celery-command", commands))
-        found["chrono commands alone"].append(alone(home, true, commands))
+        found["chrono commands alone"].append(alone(home, true, commands // 2))
     return found
 
 

@@ -74,6 +74,10 @@ def account(seen: Witness, expected: int) -> dict[str, object]:
     starts = Counter(line.run_id for line in lines if line.word == "start")
     ends = Counter(line.run_id for line in lines if line.word == "end")
     rows = harness.execute("SELECT run_id::text, status FROM runs")
+    ((retries_used, lost),) = harness.execute(
+        "SELECT count(*) FILTER (WHERE r.attempt_limit - r.attempt <> j.max_retries),"
+        " count(*) FILTER (WHERE r.lost_count > 0) FROM runs r JOIN jobs j USING (job_id)"
+    )
     done = {run_id for run_id, status in rows if status == "succeeded"}
     return {
         "runs": expected,
@@ -85,15 +89,13 @@ def account(seen: Witness, expected: int) -> dict[str, object]:
         "outcome_lost": len(ends.keys() - done),
         "overlaps": sum(1 for line in lines if line.word == "overlap"),
         "attempts": dict(harness.execute("SELECT outcome, count(*) FROM run_attempts GROUP BY 1")),
-        "retries_used": harness.execute(
-            "SELECT count(*) FROM runs r JOIN jobs j USING (job_id)"
-            " WHERE r.lost_count > 0 OR r.attempt_limit - r.attempt <> j.max_retries"
-        )[0][0],
+        "retries_used": retries_used,
+        "lost": lost,
     }
 
 
 def is_single(found: dict[str, object]) -> bool:
     """Say whether every run was recorded, executed once, and its outcome kept."""
-    broken = ("started_twice", "not_executed", "outcome_lost", "overlaps", "retries_used")
+    broken = ("started_twice", "not_executed", "outcome_lost", "overlaps", "retries_used", "lost")
     whole = found["runs"] == found["recorded"] == found["executed_once"]
     return whole and not any(found[name] for name in broken)
