@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -23,6 +24,7 @@ from runs.models import Run, Worker
 from runs.records import RunRef
 from runs.sweeps.reaper import Reaper
 from tests import servers
+from tests.factories import make_job, make_run, this_second
 from tests.worker import sample_tasks  # noqa: F401 - registers tasks
 from tests.worker.harness import ROOT, eventually, kill, marked
 from tests.worker.proxy import Proxy, proxy
@@ -139,6 +141,26 @@ def test_runs_behind_a_long_one_are_given_back_unstarted(
             assert (back.status, back.attempt, back.attempt_limit) == ("queued", 0, 1)
             assert (back.claim_id, back.started_at, back.lease_until) == (None, None, None)
             assert (back.lost_count, attempts(run)) == (0, [])
+    assert until(long, *DONE).status == "succeeded"
+
+
+def test_what_ended_before_a_long_run_is_recorded_while_that_goes_on(
+    shared_worker: RunningWorker, valkey: redis.Redis
+) -> None:
+    runs = [
+        make_run(
+            make_job(payload={"type": "task", "task": name, "args": args}, pool="nobody-serves"),
+            this_second() - timedelta(seconds=ago),  # the order in which a message is worked off
+        )
+        for name, args, ago in (("chrono.noop", [], 2), ("chrono.sleep", [4], 1))
+    ]
+    raw = valkey.rpop("nobody-serves.normal")
+    assert isinstance(raw, bytes)
+    valkey.delete("nobody-serves.normal")
+    valkey.lpush(f"{shared_worker.pool}.low", message_for(raw, runs))
+    short, long = runs
+    until(short, "succeeded")
+    assert current(long).status == "running"
     assert until(long, *DONE).status == "succeeded"
 
 
