@@ -17,6 +17,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 CONTEXT_KEYWORD = "run"
+MAX_PROGRESS = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +32,14 @@ class RunContext:
     logger: logging.Logger
     report: Callable[[int, int], None]
 
-    def progress(self, done: int, total: int) -> None:
+    def progress(self, done: float, total: float) -> None:
         """Tell how far the task is."""
-        self.report(max(0, int(done)), max(0, int(total)))
+        self.report(_shown(done), _shown(total))
+
+
+def _shown(number: float) -> int:
+    """Return a count as the worker's shared memory can hold it."""
+    return int(min(max(0, number), MAX_PROGRESS))
 
 
 @dataclass(frozen=True, slots=True)

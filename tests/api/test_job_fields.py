@@ -14,7 +14,7 @@ from tests.factories import job_definition
 
 pytestmark = pytest.mark.django_db
 
-HTTP = {"type": "http", "url": "https://example.org/"}
+HTTP: dict[str, Any] = {"type": "http", "url": "https://example.org/"}
 TASK = {"type": "task", "task": "chrono.echo"}
 
 REFUSED_CALLS: list[tuple[dict[str, Any], set[str]]] = [
@@ -70,6 +70,13 @@ ACCEPTED: list[tuple[dict[str, Any], Any]] = [
     (
         {"payload": HTTP | {"expectStatus": [200, 404]}},
         HTTP | {"method": "GET", "headers": {}, "body": None, "expectStatus": [200, 404]},
+    ),
+    *(
+        (
+            {"payload": HTTP | {"expectStatus": status}},
+            HTTP | {"method": "GET", "headers": {}, "body": None, "expectStatus": status},
+        )
+        for status in (204, "2xx", "200-204", "404-404", [200, "3xx", "401-403"], None)
     ),
     ({"payload": TASK | {"kwargs": {"text": "hi"}}}, TASK | {"args": [], "kwargs": {"text": "hi"}}),
 ]
