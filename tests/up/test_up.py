@@ -100,6 +100,28 @@ def test_kill_9_of_the_supervisor_ends_all_and_the_next_start_is_clean(chrono: C
     assert old.isdisjoint(chrono.pids.values())
 
 
+def test_status_tells_what_a_killed_supervisor_left(chrono: Chrono) -> None:
+    started = chrono.up("--detach", FAKE_STUBBORN="worker-1")
+    assert started.returncode == 0, started.stderr
+    pids = chrono.pids
+    os.kill(chrono.supervisor, signal.SIGKILL)
+    others = [pid for name, pid in pids.items() if name != "worker-1"]
+    assert eventually(lambda: not any(linux.start_ticks(pid) for pid in others))
+    status = chrono.up("--status")
+    assert status.returncode == 3
+    # web and flower have no child that could outlive them
+    assert status.stdout.splitlines() == [
+        f"No supervisor runs in {chrono.home}, but what it left does; bin/up --stop ends it",
+        f"  dispatcher-1   pid {pids['dispatcher-1']:<8} is gone, but not all of its group",
+        f"  dispatcher-2   pid {pids['dispatcher-2']:<8} is gone, but not all of its group",
+        f"  worker-1       pid {pids['worker-1']:<8} still lives",
+        f"  maintenance    pid {pids['maintenance']:<8} is gone, but not all of its group",
+    ]
+    assert chrono.up("--stop").returncode == 0
+    status = chrono.up("--status")
+    assert (status.returncode, status.stdout) == (3, f"Nothing runs in {chrono.home}\n")
+
+
 def test_stop_ends_what_a_killed_supervisor_left(chrono: Chrono) -> None:
     chrono.up("--detach")
     os.kill(chrono.supervisor, signal.SIGKILL)
