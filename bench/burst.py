@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from bench import harness
+from bench import harness, stand_in
 
 # Once an hour, at this minute and second: 6 spellings in 15 zones, 90 distinct pairs.
 SPELLINGS = ["* * * *", "*/1 * * *", "0-23 * * *", "* */1 * *", "* * 1-12 *", "* * * 0-6"]
@@ -94,38 +94,45 @@ def chrono(due: int) -> float:
     return time.perf_counter() - start
 
 
-def check(due: int) -> None:
-    """Void the figure unless every tick was recorded, advanced and published, once."""
+def check(due: int) -> int:
+    """Void the figure unless every tick was recorded, advanced and published, once.
+
+    Return the number of messages that the runs share.
+    """
     from runs import publisher
 
-    ((runs, jobs),) = harness.execute("SELECT count(*), count(DISTINCT job_id) FROM runs")
+    runs = harness.execute("SELECT run_id, scheduled_for FROM runs")
+    ((jobs,),) = harness.execute("SELECT count(DISTINCT job_id) FROM runs")
     ((left,),) = harness.execute("SELECT count(*) FROM jobs WHERE next_run_at <= clock_timestamp()")
-    assert (runs, jobs, left) == (due, due, 0), (runs, jobs, left)
-    assert publisher.client().llen("default.normal") == due
+    assert (len(runs), jobs, left) == (due, due, 0), (len(runs), jobs, left)
+    messages: Any = publisher.client().lrange("default.normal", 0, -1)
+    assert sorted(stand_in.named(messages)) == sorted(runs)
+    return len(messages)
 
 
-def rounds(work: Callable[[int], float], due: int, count: int) -> list[float]:
-    """Return the seconds of each round."""
-    times = []
-    for _ in range(count):
-        make_due(due)
-        times.append(work(due))
-        check(due)
-    return times
+def one_round(work: Callable[[int], float], due: int) -> tuple[float, int]:
+    """Return the seconds of a round, and its messages."""
+    make_due(due)
+    seconds = work(due)
+    return seconds, check(due)
 
 
 def compare(due: int, count: int) -> dict[str, Any]:
     """Return both, in turns, and their ratio by medians."""
     raw_times, ours = [], []
     for _ in range(count):
-        raw_times += rounds(raw, due, 1)
-        ours += rounds(chrono, due, 1)
+        seconds, raw_messages = one_round(raw, due)
+        raw_times.append(seconds)
+        seconds, messages = one_round(chrono, due)
+        ours.append(seconds)
     floor, median = harness.spread(raw_times), harness.spread(ours)
     return {
         "due": due,
         "raw_sec": floor,
         "raw_parts_sec": raw.parts,  # type: ignore[attr-defined]
+        "raw_messages": raw_messages,
         "chrono_sec": median,
+        "chrono_messages": messages,
         "ratio": round(median["median"] / floor["median"], 2),
         "ticks_per_sec": round(due / median["median"]),
         "peak_rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from chronoproject.embedded import EmbeddedPostgres, EmbeddedValkey, running
+from chronoproject.embedded import EmbeddedPostgres, EmbeddedValkey, free_port, running
+
+ROOT = Path(__file__).parent.parent
 
 
 @contextmanager
@@ -37,18 +40,41 @@ def servers(**environment: str) -> Iterator[Path]:
                 "PYTHONTZPATH": "",
                 **environment,
             }
-            _set_up_django()
+            set_up_django()
             yield home
     finally:
         shutil.rmtree(home, ignore_errors=True)
 
 
-def _set_up_django() -> None:
+def set_up_django(*, migrate: bool = True) -> None:
+    """Set Django up by the environment."""
     import django
     from django.core.management import call_command
 
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "chronoproject.settings")
     django.setup()
-    call_command("migrate", verbosity=0)
+    if migrate:
+        call_command("migrate", verbosity=0)
+
+
+@contextmanager
+def chrono(**environment: str) -> Iterator[dict[str, Any]]:
+    """Run bin/up in a home of its own; yield what up.json says, and the home."""
+    home = Path(tempfile.mkdtemp(prefix="chrono-bench-"))
+    env = {
+        **os.environ,
+        "CHRONO_HOME": str(home),
+        "CHRONO_PORT": str(free_port()),
+        "CHRONO_FLOWER_PORT": str(free_port()),
+        **environment,
+    }
+    up = [str(ROOT / "bin/up")]
+    try:
+        subprocess.run([*up, "--detach", "--no-demo"], env=env, check=True, stdout=sys.stderr)
+        yield {"home": home, **json.loads((home / "up.json").read_text())}
+    finally:
+        subprocess.run([*up, "--stop"], env=env, check=True, stdout=sys.stderr)
+        shutil.rmtree(home, ignore_errors=True)
 
 
 def execute(statement: str, *params: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401
@@ -100,12 +126,7 @@ def make_jobs(count: int, schedules: Sequence[str], team: str = "bench") -> int:
             'create', 'bench', clock_timestamp(), %s
         FROM jobs j WHERE NOT EXISTS (SELECT FROM job_versions v WHERE v.job_id = j.job_id)
         """,
-        TZDATA_VERSION,
-    )
-    # The jobs are of this tzdata: a dispatcher finds no next tick anew.
-    execute(
-        "INSERT INTO tzdata (tzdata_id, version) VALUES (1, %s) ON CONFLICT DO NOTHING",
-        TZDATA_VERSION,
+        TZDATA_VERSION,  # or else the first dispatcher computes every next tick anew
     )
     execute("VACUUM (ANALYZE) jobs")
     execute("VACUUM (ANALYZE) job_versions")

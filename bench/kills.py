@@ -8,14 +8,9 @@ import argparse
 import json
 import os
 import random
-import shutil
 import signal
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,31 +18,9 @@ from typing import Any
 import httpx
 import psycopg
 
-from bench.harness import show
-from chronoproject.embedded import free_port
+from bench.harness import chrono, show
 
-ROOT = Path(__file__).parent.parent
 TERMINAL_WITHIN_SEC = 300
-
-
-@contextmanager
-def chrono(**environment: str) -> Iterator[dict[str, Any]]:
-    """Run bin/up in a home of its own; yield what up.json says."""
-    home = Path(tempfile.mkdtemp(prefix="chrono-kills-"))
-    env = {
-        **os.environ,
-        "CHRONO_HOME": str(home),
-        "CHRONO_PORT": str(free_port()),
-        "CHRONO_FLOWER_PORT": str(free_port()),
-        **environment,
-    }
-    up = [str(ROOT / "bin/up")]
-    try:
-        subprocess.run([*up, "--detach", "--no-demo"], env=env, check=True, stdout=sys.stderr)
-        yield {"home": home, **json.loads((home / "up.json").read_text())}
-    finally:
-        subprocess.run([*up, "--stop"], env=env, check=True, stdout=sys.stderr)
-        shutil.rmtree(home, ignore_errors=True)
 
 
 def register(api: httpx.Client, count: int, start: datetime, end: datetime) -> list[str]:

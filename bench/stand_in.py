@@ -80,7 +80,12 @@ def take(limit: int = 100) -> list[Ref]:
     for queue in QUEUES:
         found: Any = client.rpop(queue, limit - len(raw)) if len(raw) < limit else None
         raw += found or []
-    bodies = [json.loads(b64decode(json.loads(one)["body"])) for one in raw]
+    return named(raw)
+
+
+def named(messages: Sequence[bytes]) -> list[Ref]:
+    """Return the runs that the messages name, in their order."""
+    bodies = [json.loads(b64decode(json.loads(one)["body"])) for one in messages]
     return [
         (uuid.UUID(run_id), datetime.fromisoformat(at))
         for body in bodies

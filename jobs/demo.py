@@ -5,12 +5,25 @@ from typing import Any
 
 from jobs.fields import instant_text
 
-FIRST_FAILURE = timedelta(seconds=15)
+FIRST_EXTRACT, FIRST_FAILURE = timedelta(seconds=10), timedelta(seconds=15)
 NOTE = "A demo job of `bin/up`; change or delete it as you like."
 
 
+TRANSFORM = """\
+rows=$(grep -o '"rows": [0-9]*' "$CHRONO_INPUTS" | grep -o '[0-9]*$')
+echo "{\\"rows\\": $rows, \\"perSecond\\": $((rows / 60))}" > "$CHRONO_OUTPUT"
+"""
+
+
 def demo_jobs(port: int, now: datetime) -> list[dict[str, Any]]:
-    """Return the definitions, as a client would write them; each first ticks within a minute."""
+    """Return the definitions, as a client would write them; each first ticks within a minute.
+
+    But for `dependsOn`: a job has no id yet, so this names jobs further up in the list.
+    """
+    return [*_single_jobs(port, now), *_dag(now)]
+
+
+def _single_jobs(port: int, now: datetime) -> list[dict[str, Any]]:
     every_minute = {"schedule": "* * * * *", "tags": ["demo"]}
     return [
         {
@@ -44,5 +57,32 @@ def demo_jobs(port: int, now: datetime) -> list[dict[str, Any]]:
             "description": f"A Python task that tells how far it is. {NOTE}",
             "payload": {"type": "task", "task": "chrono.sleep", "kwargs": {"seconds": 5}},
             **every_minute,
+        },
+    ]
+
+
+def _dag(now: datetime) -> list[dict[str, Any]]:
+    """Return a chain of jobs: each is handed what the one before it left."""
+    return [
+        {
+            "name": "demo-extract",
+            "description": f"Counts some rows, and leaves how many as its output. {NOTE}",
+            "command": 'echo "{\\"rows\\": $(date +1%M%S)}" > "$CHRONO_OUTPUT"',
+            "schedule": {"everySec": 60, "anchor": instant_text(now + FIRST_EXTRACT)},
+            "tags": ["demo"],
+        },
+        {
+            "name": "demo-transform",
+            "description": f"Runs after each demo-extract, and reads its output. {NOTE}",
+            "command": TRANSFORM,
+            "dependsOn": ["demo-extract"],
+            "tags": ["demo"],
+        },
+        {
+            "name": "demo-report",
+            "description": f"Runs after both, and prints what they left. {NOTE}",
+            "command": 'echo "what the upstreams left:"; cat "$CHRONO_INPUTS"',
+            "dependsOn": ["demo-extract", "demo-transform"],
+            "tags": ["demo"],
         },
     ]

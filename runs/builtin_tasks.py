@@ -27,6 +27,7 @@ def sleep(seconds: float, *, run: RunContext) -> float:
     while (done := time.monotonic() - started) < seconds:
         run.progress(done, seconds)
         time.sleep(min(1.0, seconds - done))
+    run.progress(seconds, seconds)
     return seconds
 
 

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from itertools import chain
 
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError
@@ -28,6 +29,7 @@ from runs.sweeps import DISPATCHER, Sweeper
 
 logger = logging.getLogger(__name__)
 
+PIECES = 4  # of a batch that failed: fewer are more work in vain, more are more transactions
 LOCKED_POLL_SEC = 0.03  # due rows that another replica holds: look again soon (PROTOCOL 10)
 
 
@@ -158,10 +160,10 @@ class Dispatcher:
             raise
         except DatabaseError:
             logger.exception("a batch failed; it is taken apart job by job")
-            return self._bisect(now, due_ids(now, buckets))
+            return self._take_apart(now, due_ids(now, buckets))
 
-    def _bisect(self, now: datetime, job_ids: Sequence[uuid.UUID]) -> Batch:
-        """Dispatch the halves on their own; a single job that fails is quarantined."""
+    def _take_apart(self, now: datetime, job_ids: Sequence[uuid.UUID]) -> Batch:
+        """Dispatch the pieces on their own; a single job that fails is quarantined."""
         try:
             return dispatch(now, job_ids, self._ensure_days)
         except (OperationalError, InterfaceError):
@@ -170,15 +172,16 @@ class Dispatcher:
             if len(job_ids) == 1:
                 quarantine({job_ids[0]: first_line(error)})
                 return Batch(quarantined=tuple(job_ids), is_full=True)
-            middle = len(job_ids) // 2
-            first, second = (
-                self._bisect(now, half) for half in (job_ids[:middle], job_ids[middle:])
-            )
+            size = -(-len(job_ids) // PIECES)
+            parts = [
+                self._take_apart(now, job_ids[start : start + size])
+                for start in range(0, len(job_ids), size)
+            ]
             return Batch(
-                jobs=first.jobs + second.jobs,
-                recorded=first.recorded + second.recorded,
-                misfires=first.misfires + second.misfires,
-                quarantined=first.quarantined + second.quarantined,
+                jobs=sum(part.jobs for part in parts),
+                recorded=sum(part.recorded for part in parts),
+                misfires=sum(part.misfires for part in parts),
+                quarantined=tuple(chain.from_iterable(part.quarantined for part in parts)),
                 is_full=True,
             )
 

@@ -28,10 +28,12 @@ from runs.executors.http_call import HttpExecutor
 from runs.executors.http_guard import AllowList
 from runs.executors.shim_client import ShimError
 from runs.executors.task import TaskExecutor
+from runs.hooks import run_hooks
 from runs.lineup import Lineup
 from runs.log_stream import Flusher, LogWriter, log_prefix
 from runs.pool_child import PoolChild
-from runs.records import ClaimedRun, Held, Result, RunRef
+from runs.records import ClaimedRun, Held, Progress, Result, RunRef
+from runs.states import Trigger
 from runs.storage import ChunkStore, backend
 
 logger = logging.getLogger(__name__)
@@ -52,6 +54,7 @@ class Ended:
     run: ClaimedRun
     outcome: Outcome
     output_ref: str
+    progress: Progress | None = None
 
     @property
     def held(self) -> Held:
@@ -162,19 +165,19 @@ class Execution:
             on_stored=place.entry.set_stored,
         )
         try:
-            outcome = self._run(work, log)
+            outcome = self._run(run, work, log)
         finally:
             self.flusher.forget()
             output_ref = log.close()
-        return Ended(run, outcome, output_ref)
+        return Ended(run, outcome, output_ref, place.entry.progress())
 
-    def _run(self, work: Work, log: LogWriter) -> Outcome:
+    def _run(self, run: ClaimedRun, work: Work, log: LogWriter) -> Outcome:
         executor = self.executors.get(work.kind)
         if executor is None:
             note(log, f"unknown kind {work.kind!r}")
             return Outcome("failed", reason="definition", error=f"unknown kind {work.kind!r}")
         try:
-            return executor.execute(work, log)
+            return executor.execute(with_inputs(run, work), log)
         except ShimError:
             log.flush()
             raise
@@ -279,6 +282,18 @@ def prepare(run: ClaimedRun) -> Work:
     )
 
 
+def with_inputs(run: ClaimedRun, work: Work) -> Work:
+    """Return the work with what its upstreams left; a job without upstreams pays nothing.
+
+    It is read at the start of each attempt, since an upstream may have been run again meanwhile.
+    """
+    has_upstreams = run.definition.get("dependsOn") or run.trigger == Trigger.DEPENDENCY
+    if not has_upstreams or work.kind == "http" or run_hooks.inputs is None:
+        return work
+    read = partial(run_hooks.inputs, RunRef(run.run_id, run.scheduled_for))
+    return replace(work, inputs=wait_out(read))
+
+
 def decide(run: ClaimedRun, outcome: Outcome) -> retries.RetryIn | retries.Dead:
     """Return what follows a failed attempt of this run."""
     return retries.decide(
@@ -313,6 +328,7 @@ def result_of(ended: Ended) -> Result:
         output_ref=ended.output_ref,
         output=storable(outcome.output),
         limit_key=run.limit_key,
+        progress=ended.progress,
     )
     if outcome.result == "succeeded":
         return result

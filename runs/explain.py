@@ -22,7 +22,7 @@ REASONS = {
     "connection": "its call got no whole answer",
     "address_refused": "its call goes to an address that jobs may not call",
     "exception": "its task raised an exception",
-    "output": "what its task returned cannot be kept",
+    "output": "its output cannot be kept",
     "definition": "its definition cannot be executed",
     "internal": "the worker failed on it",
     "upstream_failed": "a run that it depends on did not succeed",

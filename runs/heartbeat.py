@@ -189,16 +189,19 @@ class Heartbeat:
     # --- steps ------------------------------------------------------------------------------
 
     def _live(self) -> list[Live]:
-        """Return what living children hold: only that is renewed."""
+        """Return what is held: only that is renewed, a dead child's too while its tree may live."""
         return [
-            Live(entry, record, held_of(record))
+            Live(entry, record, replace(held_of(record), progress=entry.progress()))
             for slot in self.table.slots
-            if slot.child[0] and proctree.is_alive(*slot.child)
+            if slot.child[0]
             for entry, record in slot.held()
         ]
 
     def _renew(self, live: list[Live]) -> tuple[int, int, int]:
-        """Renew all in one statement; stamp the good ones, end those that are not ours any more."""
+        """Renew all in one statement; stamp the good ones, end those that are not ours any more.
+
+        The same statement carries what Python tasks tell of their progress.
+        """
         sent_at = slots.boottime_ns()
         renewed = lifecycle.renew([one.held for one in live], lease_sec=self.lease_sec)
         answers = {(answer.run_id, answer.attempt): answer for answer in renewed}

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from runs.records import NewRun
+from runs.records import NewRun, RunRef
 
 
 @dataclass(slots=True)
@@ -15,6 +16,8 @@ class RunHooks:
     # Called with the rows that were really inserted, in the inserting transaction; what must see
     # others' commits is put off to after this one's (PROTOCOL 21).
     born: list[Callable[[Sequence[NewRun]], None]] = field(default_factory=list)
+    # What the runs that this one waited for came to, with their outputs, by their jobs' names.
+    inputs: Callable[[RunRef], dict[str, Any]] | None = None
 
 
 run_hooks = RunHooks()

@@ -30,6 +30,7 @@ from runs.records import (
     Renewed,
     Result,
     RunRef,
+    progress_arrays,
 )
 from runs.signals import announce
 from runs.states import TERMINAL, RunStatus
@@ -178,11 +179,14 @@ def _claimed(row: dict[str, Any]) -> ClaimedRun:
 
 
 def renew(held: Sequence[Held], *, lease_sec: float) -> list[Renewed]:
-    """Extend the leases of these attempts; one that is not returned has been lost."""
+    """Extend the leases, noting each attempt's progress; one that is not returned has been lost."""
     if not held:
         return []
     rows = SQL["renew_leases"].rows(
-        **keys_of(held), **columns(held, "attempt", "claim_id"), lease_sec=lease_sec
+        **keys_of(held),
+        **columns(held, "attempt", "claim_id"),
+        **progress_arrays(held),
+        lease_sec=lease_sec,
     )
     return [Renewed(*row) for row in rows]
 
@@ -198,6 +202,7 @@ def finish(results: Sequence[Result]) -> list[Moved]:
     rows = SQL["finish_runs"].rows(
         **keys_of(results),
         **columns(results, *names, "error", "output_ref"),
+        **progress_arrays(results),
         output=[_json_or_none(result.output) for result in results],
     )
     return _after_move(rows, limit_keys)

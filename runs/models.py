@@ -76,6 +76,8 @@ class Run(models.Model):
     error = models.TextField(default="", blank=True)
     output_ref = models.CharField(max_length=300, default="", blank=True)
     output = models.JSONField(null=True)
+    progress_done = models.BigIntegerField(null=True)
+    progress_total = models.BigIntegerField(null=True)
     payload = models.JSONField(null=True)
 
     objects: ClassVar[models.Manager["Run"]] = RunQuerySet.as_manager()

@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,8 @@ from runs.records import Held, Moved, Result
 logger = logging.getLogger(__name__)
 
 SHIM_FILE = b"executors/shim.py"
+STUCK_NS = 5_000_000_000  # how long a shim may take for what it should do at once
+AT_ONCE = frozenset({slots.CAUSE_FENCED, slots.CAUSE_LOST, slots.CAUSE_DRAIN})
 LOSE_REASONS = {
     slots.CAUSE_NONE: "crashed",
     slots.CAUSE_FENCED: "worker_lost",
@@ -67,11 +69,13 @@ class Reclaimer:
         self.owed: list[DeadAttempt] = []
         self._main_session = os.getsid(0)
         self._suspects: set[tuple[int, int]] = set()
+        self._owed_by_shim: dict[tuple[int, int], int] = {}  # slot and attempt: since when
 
     # --- processes: no database ----------------------------------------------------------------
 
     def run_once(self, *, look_for_orphans: bool = False) -> Reclaimed:
         """Look at every slot once; what has to be recorded is added to `owed`."""
+        self._kill_stuck_shims()
         dead = [slot for slot in self.table.slots if self._is_dead(slot)]
         orphans = self.kill_orphans() if dead or look_for_orphans else 0
         gone = [slot for slot in dead if self._shim_is_gone(slot)]
@@ -92,6 +96,36 @@ class Reclaimer:
             logger.warning("the process shim of pool child %d is gone, so the child goes too", pid)
             proctree.send(pid, signal.SIGKILL)
         return False
+
+    def _kill_stuck_shims(self) -> None:
+        """Kill a shim that does not end what it should have, stopped by a signal for instance.
+
+        Its tree then comes to the pool child and to this process, which end it.
+        """
+        now = slots.boottime_ns()
+        owed: dict[tuple[int, int], int] = {}
+        for slot in self.table.slots:
+            if not (slot.child[0] and slot.shim[0]):
+                continue
+            for seq, grace_ns in self._owes(slot, now):
+                since = owed[slot.index, seq] = self._owed_by_shim.get((slot.index, seq), now)
+                if now - since > STUCK_NS + grace_ns and not self._shim_is_gone(slot):
+                    logger.error(
+                        "process shim %d does nothing any more; it is killed", slot.shim[0]
+                    )
+                    proctree.send(slot.shim[0], signal.SIGKILL)
+        self._owed_by_shim = owed
+
+    def _owes(self, slot: slots.Slot, now: int) -> Iterator[tuple[int, int]]:
+        """Yield (attempt's seq, nanoseconds of grace) of what the shim should be ending."""
+        if not proctree.is_alive(*slot.child):
+            yield 0, 0
+            return
+        for entry, record in slot.held():
+            if record.phase == slots.PHASE_EXECUTING:
+                cause = slots.end_cause(entry, record, now, self.table.fence_ns)
+                if cause:
+                    yield record.seq, 0 if cause in AT_ONCE else record.grace_ns
 
     def _shim_is_gone(self, slot: slots.Slot) -> bool:
         pid, start = slot.shim
@@ -172,6 +206,7 @@ def dead_attempt(
         from_us(record.scheduled_for_us),
         record.attempt,
         uuid.UUID(bytes=record.claim_id),
+        progress=entry.progress(),
     )
     cause = entry.verdict(record.seq) or entry.kill_asked(record.seq)
     if cause == slots.CAUSE_NONE:
@@ -209,6 +244,7 @@ def record(dead: DeadAttempt) -> list[Moved]:
                 error=ERRORS[dead.cause],
                 output_ref=dead.output_ref,
                 limit_key=limit_key,
+                progress=held.progress,
             )
         ]
     )

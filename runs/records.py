@@ -2,11 +2,13 @@
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
 from runs.ids import micros_of, run_id_of, run_id_text
+
+Progress = tuple[int, int]  # (done, total), as a Python task tells it
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -109,6 +111,7 @@ class Held:
     scheduled_for: datetime
     attempt: int
     claim_id: uuid.UUID
+    progress: Progress | None = field(default=None, kw_only=True, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +147,7 @@ class Result:
     output_ref: str = ""
     output: Any = None
     limit_key: str | None = None
+    progress: Progress | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,3 +168,12 @@ class Moved:
     def ref(self) -> RunRef:
         """Return the run's key."""
         return RunRef(self.run_id, self.scheduled_for)
+
+
+def progress_arrays(rows: Sequence[Held | Result]) -> dict[str, list[int | None]]:
+    """Return how far attempts say they are as one array a column, for unnest."""
+    told = [row.progress for row in rows]
+    return {
+        "progress_done": [None if one is None else one[0] for one in told],
+        "progress_total": [None if one is None else one[1] for one in told],
+    }

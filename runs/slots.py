@@ -219,9 +219,10 @@ class Entry:
         """Say whether the attempt has any stored output."""
         return self._words[_STORED] != 0
 
-    def progress(self) -> tuple[int, int]:
-        """Return (done, total); (0, 0) when none was told."""
-        return self._words[_DONE], self._words[_TOTAL]
+    def progress(self) -> tuple[int, int] | None:
+        """Return (done, total); None when none was told, or only zeros."""
+        done, total = self._words[_DONE], self._words[_TOTAL]
+        return (done, total) if done or total else None
 
 
 def end_cause(entry: Entry, record: Record, now: int, fence_ns: int) -> int:

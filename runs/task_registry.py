@@ -6,7 +6,7 @@ import inspect
 import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ParamSpec, TypeVar
 
@@ -16,8 +16,11 @@ from django.core.exceptions import ImproperlyConfigured
 P = ParamSpec("P")
 R = TypeVar("R")
 
-CONTEXT_KEYWORD = "run"
-MAX_PROGRESS = 2**63 - 1
+MAX_COUNT = (1 << 63) - 1
+CONTEXT_KEYWORD, INPUTS_KEYWORD = "run", "inputs"
+
+
+BY_KEYWORD = frozenset({inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY})
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +34,17 @@ class RunContext:
     scheduled_for: datetime
     logger: logging.Logger
     report: Callable[[int, int], None]
+    # What the upstreams' runs came to, by the upstream's name; empty for a job that has none.
+    inputs: Mapping[str, Any] = field(default_factory=dict)
 
     def progress(self, done: float, total: float) -> None:
-        """Tell how far the task is."""
-        self.report(_shown(done), _shown(total))
+        """Tell how far the task is; the API shows it with the worker's next heartbeat."""
+        self.report(bounded(done), bounded(total))
 
 
-def _shown(number: float) -> int:
-    """Return a count as the worker's shared memory can hold it."""
-    return int(min(max(0, number), MAX_PROGRESS))
+def bounded(count: float) -> int:
+    """Return the count as a number that the worker's memory and a bigint column can hold."""
+    return int(max(0, min(count, MAX_COUNT)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,16 @@ class TaskEntry:
     function: Callable[..., Any]
     signature: inspect.Signature
     takes_context: bool
+
+    def wants_inputs(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        """Say whether `inputs` is a parameter that the job's own arguments leave to Chrono.
+
+        Raises TypeError when the arguments do not fit.
+        """
+        parameter = self.signature.parameters.get(INPUTS_KEYWORD)
+        if parameter is None or parameter.kind not in BY_KEYWORD:
+            return False
+        return INPUTS_KEYWORD not in self.signature.bind_partial(*args, **kwargs).arguments
 
 
 _tasks: dict[str, TaskEntry] = {}
@@ -104,5 +119,7 @@ def check_arguments(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -
         raise LookupError(f"no task {name!r} is registered")
     if CONTEXT_KEYWORD in kwargs and entry.takes_context:
         raise TypeError(f"argument {CONTEXT_KEYWORD!r} is given by Chrono itself")
-    context = {CONTEXT_KEYWORD: None} if entry.takes_context else {}
+    context: dict[str, Any] = {CONTEXT_KEYWORD: None} if entry.takes_context else {}
+    if entry.wants_inputs(args, kwargs):
+        context[INPUTS_KEYWORD] = None
     entry.signature.bind(*args, **kwargs, **context)

@@ -16,6 +16,7 @@ from chronoproject.up.faults import StopRequestedError, UpError
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # A second Ctrl-C leaves each process this long.
 HURRY_SEC = 1.0
+LOOK_SEC = 0.2  # between two looks at a condition that is waited for
 TICK_SEC = 1.0
 
 
@@ -72,9 +73,12 @@ class Supervisor:
         """Keep everything going until a condition holds; False when time is up first."""
         deadline = time.monotonic() + limit_sec
         while not is_done():
+            # Looking makes processes write lines, which wake the pump: it is not looked at each.
+            look_at = time.monotonic() + LOOK_SEC
+            while (left := look_at - time.monotonic()) > 0:
+                self.pump(left)
             if time.monotonic() > deadline:
                 return False
-            self.pump(0.2)
         return True
 
     def pump(self, limit_sec: float = TICK_SEC) -> None:

@@ -8,6 +8,7 @@ from django.db.models import Model, Prefetch
 from django.db.models.functions import Left, Right
 from django.urls import reverse
 
+from chronoproject.adminkit.display import EMPTY
 from jobs.models import Job, Team
 from runs.models import Run, RunQuerySet
 from runs.states import AttemptOutcome, MisfireRule, RunStatus
@@ -57,6 +58,14 @@ def error_of(row: Model) -> str:
     """Return the ends of an error that a list has read."""
     head, tail = str(vars(row)["error_head"]), str(vars(row)["error_tail"])
     return head if len(head) < 200 else f"{head}\n{tail}"
+
+
+def progress_text(run: Run) -> str:
+    """Return how far a Python task says it is."""
+    if run.progress_done is None:
+        return EMPTY
+    of_total = f" of {run.progress_total}" if run.progress_total else ""
+    return f"{run.progress_done}{of_total}"
 
 
 def run_url(run_id: uuid.UUID) -> str:

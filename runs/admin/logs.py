@@ -16,7 +16,7 @@ from django.http import (
 from django.urls import reverse
 
 from runs import log_stream
-from runs.admin.common import run_query
+from runs.admin.common import progress_text, run_query
 from runs.models import Run, RunAttempt
 from runs.states import LIVE
 
@@ -82,6 +82,7 @@ def status_view(request: HttpRequest, run_id: uuid.UUID) -> HttpResponseBase:
         "status": run.status,
         "attempt": run.attempt,
         "isLive": run.status in LIVE,
+        "progress": progress_text(run),
         "text": "",
         "end": _number(request.GET.get("offset"), 0),
         "problem": "",

@@ -7,13 +7,21 @@ from typing import Any
 from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from chronoproject.adminkit.base import ReadOnlyKeysetAdmin, read_at
 from chronoproject.adminkit.display import EMPTY, clock, elapsed, instant, link, pretty
 from jobs.models import JobVersion
 from runs.admin import logs
-from runs.admin.common import OUTCOME_LABELS, STATUS_LABELS, job_url, run_query, runs_url
+from runs.admin.common import (
+    OUTCOME_LABELS,
+    STATUS_LABELS,
+    job_url,
+    progress_text,
+    run_query,
+    runs_url,
+)
 from runs.admin.extension import panels
 from runs.admin.run_filters import uuid_of
 from runs.models import Misfire, Run, RunAttempt
@@ -135,6 +143,7 @@ def facts_of(run: Run) -> list[list[Fact]]:
     standing: list[Fact] = [
         ("Reason", run.reason or EMPTY),
         ("Attempt", f"{run.attempt} of {run.attempt_limit}{lost}"),
+        ("Progress", format_html('<span id="ch-progress">{}</span>', progress_text(run))),
         ("Exit code", EMPTY if run.exit_code is None else str(run.exit_code)),
         ("Worker", _worker_link(run.worker_id)),
         ("Lease until", at(run.lease_until)),

@@ -57,6 +57,13 @@ RUN: dict[str, Schema] = {
     **ENDED,
     "jobVersion": NUMBER,
 }
+PROGRESS: Schema = {
+    "oneOf": [read_schema({"done": NUMBER, "total": NUMBER}), {"type": "null"}],
+    "description": "as a Python task tells it, at most a heartbeat old; the last one after the end",
+}
+OUTPUT: Schema = {
+    "description": "what a task returned, a command wrote to $CHRONO_OUTPUT, or a call was answered"
+}
 ATTEMPT: dict[str, Schema] = {
     "attempt": NUMBER,
     "outcome": {"oneOf": [Choice(AttemptOutcome.values).schema(), {"type": "null"}]},
@@ -104,7 +111,7 @@ def components() -> dict[str, Schema]:
     }
     return {
         "Run": read_schema(RUN),
-        "RunDetail": read_schema({**RUN, "payload": {}, "output": {}}),
+        "RunDetail": read_schema({**RUN, "progress": PROGRESS, "payload": {}, "output": OUTPUT}),
         "RunPage": page_of("Run"),
         "RunTrigger": trigger,
         "Tick": read_schema(TICK),

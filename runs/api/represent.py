@@ -36,8 +36,20 @@ def run_body(run: Run, job_name: str) -> dict[str, Any]:
 
 
 def run_detail(run: Run) -> dict[str, Any]:
-    """Return a run with what is too large for a list: its output and what a trigger gave it."""
-    return {**run_body(run, run.job.name), "payload": run.payload, "output": run.output}
+    """Return a run with what a list leaves out: its progress, its output, a trigger's payload."""
+    return {
+        **run_body(run, run.job.name),
+        "progress": _progress(run),
+        "payload": run.payload,
+        "output": run.output,
+    }
+
+
+def _progress(run: Run) -> dict[str, int] | None:
+    """Return how far a Python task said it was, at most a heartbeat ago; null when it never did."""
+    if run.progress_done is None or run.progress_total is None:
+        return None
+    return {"done": run.progress_done, "total": run.progress_total}
 
 
 def last_runs(job_ids: Sequence[uuid.UUID]) -> Mapping[uuid.UUID, dict[str, Any]]:

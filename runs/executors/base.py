@@ -1,6 +1,7 @@
 """What executors share: the work, its outcome, and the log it writes to."""
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol
@@ -32,6 +33,8 @@ class Work:
     env: dict[str, str] = field(default_factory=dict)
     timeout_sec: float = 3600
     kill_grace_sec: float = 10
+    # What the upstreams' runs came to, by name; None for a job that has no upstreams.
+    inputs: Mapping[str, Any] | None = None
 
     def identity(self) -> dict[str, str]:
         """Return the variables that tell a run's processes who they are."""

@@ -1,19 +1,24 @@
 """Executes commands: under the shim, in their own session and directory, in a clean environment."""
 
 import errno
+import json
 import os
 import select
 import signal
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from runs import slots
-from runs.executors import interrupt
+from runs.executors import interrupt, output
 from runs.executors.base import Log, Outcome, Work, ended_outcome, note
-from runs.executors.shim_client import Command, Reply, ShimError
+from runs.executors.shim_client import Command, Reply, ShimError, User
 from runs.pool_child import SECOND_NS, Place, PoolChild
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LANG = "C.UTF-8"
+INPUTS_FILE, OUTPUT_FILE = ".chrono-inputs.json", ".chrono-output.json"
 READ_BYTES = 65536
 NOT_FOUND, NOT_EXECUTABLE, SIGNAL_BASE = 127, 126, 128
 # Celery's soft limit is the second line: it counts only when the shim is this late.
@@ -35,9 +40,15 @@ def words(command: object) -> list[bytes]:
 
 
 def environment(work: Work, home: Path) -> dict[str, str]:
-    """Return all that a command sees: PATH, LANG, HOME, its definition's env, and who it is."""
+    """Return all that a command sees: PATH, LANG, HOME, its definition's env, and who it is.
+
+    And where it finds what its upstreams left, and may leave something itself.
+    """
     base = {"PATH": PATH, "LANG": LANG, "HOME": str(home)}
-    merged = {**base, **work.env, **work.identity()}
+    files = {"CHRONO_OUTPUT": str(home / OUTPUT_FILE)}
+    if work.inputs is not None:
+        files["CHRONO_INPUTS"] = str(home / INPUTS_FILE)
+    merged = {**base, **work.env, **work.identity(), **files}
     bad = [
         name for name, value in merged.items() if not name or "=" in name or "\0" in name + value
     ]
@@ -61,9 +72,12 @@ class CommandExecutor:
             except ValueError as error:
                 note(log, str(error))
                 return Outcome("failed", reason="definition", error=str(error))
+            if work.inputs is not None:
+                write_inputs(work.inputs, home / INPUTS_FILE, self.child.share.user)
             with self.child.executing(work) as place:
                 reply = self._run(command, place, log)
-        return self._outcome(work, command, reply, log)
+            outcome = self._outcome(work, command, reply, log)
+            return with_output(outcome, home / OUTPUT_FILE, self.child.share.user, log)
 
     def _run(self, command: Command, place: Place, log: Log) -> Reply:
         shim, fence_ns = self.child.shim, self.child.share.table.fence_ns
@@ -115,6 +129,34 @@ class CommandExecutor:
             return Outcome("succeeded", exit_code=0)
         error = f"exit code {exit_code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
         return Outcome("failed", reason="exit_code", exit_code=exit_code, error=error)
+
+
+def write_inputs(inputs: Mapping[str, Any], path: Path, user: User | None) -> None:
+    """Write what the upstreams left where the command can read it, and nobody else."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
+        json.dump(inputs, file, ensure_ascii=False, indent=2)
+        file.write("\n")
+        if user is not None:
+            os.fchown(file.fileno(), user.uid, user.gid)
+
+
+def with_output(outcome: Outcome, path: Path, user: User | None, log: Log) -> Outcome:
+    """Return the outcome with what the command left in $CHRONO_OUTPUT.
+
+    What cannot be kept fails a command that succeeded; one that failed has its reason already. One
+    that was ended from outside may have been within the writing: nothing of it is kept.
+    """
+    if outcome.result not in {"succeeded", "failed"} or outcome.exit_code is None:
+        return outcome
+    try:
+        return replace(outcome, output=output.read_file(path, None if user is None else user.uid))
+    except output.OutputError as bad:
+        error = f"$CHRONO_OUTPUT {bad}"
+        note(log, error)
+        if outcome.result == "failed":
+            return outcome
+        return replace(outcome, result="failed", reason="output", error=error)
 
 
 def read_into(reader: int, log: Log) -> bool:

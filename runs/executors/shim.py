@@ -18,6 +18,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import sys
 import time
 from collections.abc import Iterator
@@ -33,17 +34,23 @@ TICK_NS = 500_000_000
 KILL_PAUSE_NS, KILL_PAUSE_MAX_NS = 5_000_000, 500_000_000
 STOP_WAIT_SEC = 0.1
 SECOND_NS = 1_000_000_000
-DEFAULT_SIGNALS = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+ERRNO = struct.Struct("=i")
+EXIT_NOT_STARTED = 127
 AT_ONCE = frozenset({slots.CAUSE_FENCED, slots.CAUSE_LOST, slots.CAUSE_DRAIN})
 
 
 class Running:
     """The command that runs now."""
 
-    __slots__ = ("cause", "entry", "is_urgent", "kill_pause", "kills_at", "pid", "record", "status")
+    __slots__ = (
+        *("cause", "entry", "is_urgent", "kill_pause", "kills_at", "pid", "record"),
+        *("status", "trouble"),
+    )
 
-    def __init__(self, pid: int, entry: slots.Entry, record: slots.Record) -> None:
+    def __init__(self, pid: int, trouble: int, entry: slots.Entry, record: slots.Record) -> None:
         self.pid = pid
+        self.trouble = trouble  # a pipe that tells why the command could not be started, if so
         self.entry = entry
         self.record = record
         self.status: int | None = None
@@ -92,8 +99,8 @@ class Shim:
     def _wake_on_signals(self) -> None:
         self.wake_fd, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        for number in (signal.SIGCHLD, signal.SIGTERM):
+        # No signal is ignored here, for a command would inherit that; handlers end with the exec.
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, *IGNORED_BY_PYTHON):
             signal.signal(number, lambda *_: None)
         self.poll.register(self.wake_fd, select.POLLIN)
 
@@ -159,52 +166,61 @@ class Shim:
             self._reply(request.seq, cause=cause)
             return
         try:
-            pid = self._spawn(request)
+            pid, trouble = self._spawn(request)
         except OSError as error:
             self._reply(request.seq, number=error.errno or -1)
             return
         finally:
             os.close(request.output)
-        self.running = Running(pid, entry, record)
+        self.running = Running(pid, trouble, entry, record)
 
-    def _spawn(self, request: Request) -> int:
+    def _spawn(self, request: Request) -> tuple[int, int]:
+        """Fork the command; return its pid and the pipe that tells of a failed exec.
+
+        posix_spawn would do without the fork, but it takes the command's user over from the
+        shim's own real uid, and for that moment the kernel lets every process of that user signal
+        the shim, a stop included.
+        """
+        reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                self._become_command(request)
+            except OSError as error:
+                os.write(writing, ERRNO.pack(error.errno or -1))
+            finally:
+                os._exit(EXIT_NOT_STARTED)
+        os.close(writing)
+        return pid, reading
+
+    def _become_command(self, request: Request) -> None:
+        """Turn the forked child into the command; raises OSError when it cannot be started."""
+        os.setsid()
+        for number, source in ((0, self.null), (1, request.output), (2, request.output)):
+            os.dup2(source, number)
+        if self.user is not None:
+            uid, gid = self.user
+            os.setgroups([gid])
+            os.setresgid(gid, gid, gid)
+            os.setresuid(uid, uid, uid)
         os.chdir(request.cwd)
         failure: OSError = FileNotFoundError(errno.ENOENT, "not found")
-        try:
-            if self.user is not None:
-                # posix_spawn's resetids gives the child the real ids; the shim keeps root's.
-                os.setresuid(self.user[0], 0, 0)
-            for file in candidates(request.argv[0], request.environment.get(b"PATH", b"")):
-                try:
-                    return self._posix_spawn(file, request)
-                except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
-                    failure = error  # as execvp: the next folder of PATH may do
-            raise failure
-        finally:
-            if self.user is not None:
-                os.setresuid(0, 0, 0)
-            os.chdir("/")
-
-    def _posix_spawn(self, file: bytes, request: Request) -> int:
-        return os.posix_spawn(
-            file,
-            request.argv,
-            request.environment,
-            file_actions=[
-                (os.POSIX_SPAWN_DUP2, self.null, 0),
-                (os.POSIX_SPAWN_DUP2, request.output, 1),
-                (os.POSIX_SPAWN_DUP2, request.output, 2),
-            ],
-            resetids=self.user is not None,
-            setsid=True,
-            setsigmask=(),
-            setsigdef=DEFAULT_SIGNALS,
-        )
+        for file in candidates(request.argv[0], request.environment.get(b"PATH", b"")):
+            try:
+                os.execve(file, request.argv, request.environment)  # noqa: S606 - the very command
+            except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
+                failure = error  # as execvp: the next folder of PATH may do
+        raise failure
 
     def _supervise(self, running: Running) -> None:
         """Collect what ended, end what must, and answer when nothing of the run is left."""
         if not self._reap(running):
-            self._reply(running.record.seq, status=running.status or 0, cause=running.cause)
+            self._reply(
+                running.record.seq,
+                status=running.status or 0,
+                cause=running.cause,
+                number=trouble_of(running.trouble),
+            )
             self.running = None
             return
         now = slots.boottime_ns()
@@ -319,6 +335,16 @@ def attempt_words(record: slots.Record) -> tuple[bytes, bytes]:
     )
 
 
+def trouble_of(fd: int) -> int:
+    """Return the errno of an exec that failed, 0 for a command that was started; close the pipe."""
+    try:
+        told = os.read(fd, ERRNO.size)
+    except BlockingIOError:
+        told = b""
+    os.close(fd)
+    return int(ERRNO.unpack(told)[0]) if told else 0
+
+
 def drain(fd: int) -> None:
     """Empty a non-blocking pipe."""
     try:
@@ -334,12 +360,6 @@ def own_start() -> int:
     return found.start
 
 
-def become(uid: int, gid: int) -> None:
-    """Take the group of the commands' user; the user itself is taken at each start."""
-    os.setgroups([gid])
-    os.setresgid(gid, 0, 0)
-
-
 def main(arguments: list[str]) -> None:
     """Detach from the pool child, so that the main process is the parent, and serve."""
     sock_fd, table_fd, slot, child_pid, child_start, uid, gid = map(int, arguments)
@@ -349,8 +369,6 @@ def main(arguments: list[str]) -> None:
         os.set_inheritable(fd, False)
     proctree.set_subreaper(on=True)
     proctree.set_undumpable()
-    if uid >= 0:
-        become(uid, gid)
     shim = Shim(
         sock=socket.socket(fileno=sock_fd),
         table=slots.SlotTable(table_fd),

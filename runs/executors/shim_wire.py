@@ -5,6 +5,7 @@ The shim imports it in a bare interpreter: the standard library only.
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 
@@ -19,7 +20,9 @@ class Request:
     __slots__ = ("argv", "cwd", "entry", "environment", "output", "seq")
 
     def __init__(self, sock: socket.socket) -> None:
-        head, fds, _, _ = socket.recv_fds(sock, REQUEST.size, 1, socket.MSG_CMSG_CLOEXEC)
+        head, fds, _, _ = socket.recv_fds(sock, REQUEST.size, 1)
+        for fd in fds:  # recv_fds passes no flags on, so MSG_CMSG_CLOEXEC would do nothing
+            os.set_inheritable(fd, False)
         if not head:
             raise EOFError
         head += receive(sock, REQUEST.size - len(head))

@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import json
 import logging
 import os
 import time
@@ -17,10 +16,10 @@ from django.db import connections
 from runs import slots, task_registry
 from runs.executors import interrupt, proctree
 from runs.executors.base import Log, Outcome, Work, ended_outcome, note
+from runs.executors.output import MAX_OUTPUT_BYTES, OutputError, json_text
 from runs.pool_child import Place, PoolChild
 from runs.task_registry import RunContext, TaskEntry
 
-MAX_OUTPUT_BYTES = 64 * 1024
 KILL_PAUSE_SEC = 0.005
 RUN_LOGGER = "chrono.run"
 logging.getLogger(RUN_LOGGER).setLevel(logging.DEBUG)
@@ -97,8 +96,7 @@ class TaskExecutor:
         log: Log,
     ) -> Outcome:
         args, kwargs = arguments
-        if entry.takes_context:
-            kwargs = {**kwargs, task_registry.CONTEXT_KEYWORD: context_of(work, place)}
+        kwargs = {**kwargs, **given_by_chrono(entry, arguments, work, place)}
         armed = interrupt.Armed(place.entry, place.record, self.child.share.table.fence_ns)
         try:
             with (
@@ -122,6 +120,18 @@ class TaskExecutor:
         return returned(value, log)
 
 
+def given_by_chrono(
+    entry: TaskEntry, arguments: tuple[list[Any], dict[str, Any]], work: Work, place: Place
+) -> dict[str, Any]:
+    """Return the keywords that the task takes besides its own arguments."""
+    given: dict[str, Any] = {}
+    if entry.takes_context:
+        given[task_registry.CONTEXT_KEYWORD] = context_of(work, place)
+    if entry.wants_inputs(*arguments):
+        given[task_registry.INPUTS_KEYWORD] = work.inputs or {}
+    return given
+
+
 def context_of(work: Work, place: Place) -> RunContext:
     """Return what the task may know of its run."""
     return RunContext(
@@ -132,6 +142,7 @@ def context_of(work: Work, place: Place) -> RunContext:
         scheduled_for=work.scheduled_for,
         logger=logging.getLogger(RUN_LOGGER),
         report=place.entry.set_progress,
+        inputs=work.inputs or {},
     )
 
 
@@ -152,14 +163,12 @@ def raised(error: BaseException, log: Log) -> Outcome:
 def returned(value: object, log: Log) -> Outcome:
     """Return the outcome of a task that came to its end; what it returns must be a JSON value."""
     try:
-        text = json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        return bad_output(f"return value is not JSON: {error}", log)
+        text = json_text(value)
+    except OutputError as error:
+        return bad_output(f"return value {error}", log)
     if len(text) > MAX_OUTPUT_BYTES:
         size = f"{len(text)} bytes of JSON, more than {MAX_OUTPUT_BYTES}"
         return bad_output(f"return value is {size}", log)
-    if "\\u0000" in text:
-        return bad_output("return value holds a NUL character", log)
     return Outcome("succeeded", output=value)
 
 

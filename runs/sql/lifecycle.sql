@@ -10,7 +10,8 @@ WITH wanted AS (
     SET status = 'running', reason = '', attempt = r.attempt + 1, claim_id = %(claim_id)s::uuid,
         worker_id = %(worker_id)s, started_at = clock_timestamp(), finished_at = NULL,
         lease_until = clock_timestamp() + make_interval(secs => %(lease_sec)s),
-        exit_code = NULL, error = '', output_ref = '', output = NULL, cancel_requested_at = NULL
+        exit_code = NULL, error = '', output_ref = '', output = NULL, cancel_requested_at = NULL,
+        progress_done = NULL, progress_total = NULL
     FROM wanted w
     WHERE r.run_id = w.run_id AND r.scheduled_for = w.scheduled_for AND r.status = 'queued'
       AND r.scheduled_for BETWEEN %(first)s::timestamptz AND %(last)s::timestamptz
@@ -33,9 +34,12 @@ ORDER BY c.scheduled_for, c.run_id
 
 -- name: renew_leases
 UPDATE runs r
-SET lease_until = clock_timestamp() + make_interval(secs => %(lease_sec)s)
+SET lease_until = clock_timestamp() + make_interval(secs => %(lease_sec)s),
+    progress_done = coalesce(h.progress_done, r.progress_done),
+    progress_total = coalesce(h.progress_total, r.progress_total)
 FROM unnest(%(run_id)s::uuid[], %(scheduled_for)s::timestamptz[], %(attempt)s::int[],
-            %(claim_id)s::uuid[]) AS h(run_id, scheduled_for, attempt, claim_id)
+            %(claim_id)s::uuid[], %(progress_done)s::bigint[], %(progress_total)s::bigint[])
+     AS h(run_id, scheduled_for, attempt, claim_id, progress_done, progress_total)
 WHERE r.run_id = h.run_id AND r.scheduled_for = h.scheduled_for AND r.status = 'running'
   AND r.attempt = h.attempt AND r.claim_id = h.claim_id
   AND r.scheduled_for BETWEEN %(first)s::timestamptz AND %(last)s::timestamptz
@@ -47,9 +51,10 @@ WITH results AS (
     SELECT * FROM unnest(%(run_id)s::uuid[], %(scheduled_for)s::timestamptz[], %(attempt)s::int[],
                          %(claim_id)s::uuid[], %(outcome)s::text[], %(status)s::text[],
                          %(reason)s::text[], %(retry_in_sec)s::float8[], %(exit_code)s::int[],
-                         %(error)s::text[], %(output_ref)s::text[], %(output)s::jsonb[])
+                         %(error)s::text[], %(output_ref)s::text[], %(output)s::jsonb[],
+                         %(progress_done)s::bigint[], %(progress_total)s::bigint[])
         AS f(run_id, scheduled_for, attempt, claim_id, outcome, status, reason, retry_in_sec,
-             exit_code, error, output_ref, output)
+             exit_code, error, output_ref, output, progress_done, progress_total)
 ), done AS (
     UPDATE runs r
     SET status = CASE WHEN r.cancel_requested_at IS NOT NULL AND f.status = 'retrying'
@@ -62,7 +67,9 @@ WITH results AS (
         finished_at = CASE WHEN f.status = 'retrying' AND r.cancel_requested_at IS NULL THEN NULL
                            ELSE clock_timestamp() END,
         lease_until = NULL, published_at = NULL, exit_code = f.exit_code, error = f.error,
-        output_ref = f.output_ref, output = f.output
+        output_ref = f.output_ref, output = f.output,
+        progress_done = coalesce(f.progress_done, r.progress_done),
+        progress_total = coalesce(f.progress_total, r.progress_total)
     FROM results f
     WHERE r.run_id = f.run_id AND r.scheduled_for = f.scheduled_for AND r.status = 'running'
       AND r.attempt = f.attempt AND r.claim_id = f.claim_id
@@ -205,7 +212,7 @@ SET status = CASE WHEN a.waits OR s.limit_key IS NOT NULL THEN 'waiting' ELSE 'q
     published_at = CASE WHEN s.limit_key IS NULL AND NOT a.waits THEN clock_timestamp() END,
     available_at = clock_timestamp(), started_at = NULL, finished_at = NULL,
     cancel_requested_at = NULL, exit_code = NULL, error = '', output_ref = '', output = NULL,
-    worker_id = '', claim_id = NULL
+    worker_id = '', claim_id = NULL, progress_done = NULL, progress_total = NULL
 FROM again a, settings s
 WHERE r.run_id = a.run_id AND r.scheduled_for = a.scheduled_for AND s.job_id = r.job_id
   AND r.status IN ('succeeded', 'dead', 'skipped', 'cancelled')

@@ -40,7 +40,7 @@ def bootstrap(path: Path, *flags: str) -> dict[str, Any]:
 
 
 def test_it_makes_team_token_admin_and_demo_jobs(path: Path) -> None:
-    assert bootstrap(path) == {**CREDENTIALS, "demo_jobs": 4}
+    assert bootstrap(path) == {**CREDENTIALS, "demo_jobs": 7}
     assert Team.objects.get().slug == "demo-team"
     admin = get_user_model().objects.get(username="root")
     assert admin.is_superuser
@@ -50,12 +50,22 @@ def test_it_makes_team_token_admin_and_demo_jobs(path: Path) -> None:
     jobs = client.get("/v1/jobs").json()["results"]
     assert sorted(job["name"] for job in jobs) == [
         "demo-always-fails",
+        "demo-extract",
         "demo-hello",
         "demo-http-healthz",
         "demo-python-task",
+        "demo-report",
+        "demo-transform",
     ]
     soon = db_now() + timedelta(seconds=60)
-    assert all(job.next_run_at and job.next_run_at <= soon for job in Job.objects.all())
+    scheduled = Job.objects.filter(has_upstreams=False)
+    assert all(job.next_run_at and job.next_run_at <= soon for job in scheduled)
+    names = {job["id"]: job["name"] for job in jobs}
+    edges = {job["name"]: [names[up] for up in job["dependsOn"]] for job in jobs}
+    assert {name: above for name, above in edges.items() if above} == {
+        "demo-transform": ["demo-extract"],
+        "demo-report": ["demo-extract", "demo-transform"],
+    }
 
 
 def test_a_second_time_changes_nothing(path: Path) -> None:
@@ -69,7 +79,7 @@ def test_a_second_time_changes_nothing(path: Path) -> None:
 
     user.refresh_from_db()
     assert user.check_password("changed by a person")
-    assert (Team.objects.count(), ApiToken.objects.count(), Job.objects.count()) == (1, 1, 4)
+    assert (Team.objects.count(), ApiToken.objects.count(), Job.objects.count()) == (1, 1, 7)
 
 
 def test_no_demo_makes_the_rest(path: Path) -> None:

@@ -112,3 +112,16 @@ def test_dates_bound_the_next_run(api: APIClient) -> None:
     assert read["nextRunAt"] >= later
     over = job_definition(schedule="0 0 * * *", endsAt=instant_text(now - timedelta(days=1)))
     assert api.post("/v1/jobs", over, format="json").json()["nextRunAt"] is None
+
+
+def test_an_owner_other_than_the_tokens_team_is_refused(api: APIClient) -> None:
+    body = {"name": "a job", "command": "true"}
+    made = api.post("/v1/jobs", body | {"owner": "data"}, format="json")
+    assert (made.status_code, made.json()["owner"]) == (201, "data")
+    path = f"/v1/jobs/{made.json()['id']}"
+    calls = (("post", "/v1/jobs"), ("put", path), ("patch", path), ("put", f"{path}?dryRun=true"))
+    for method, target in calls:
+        answer = getattr(api, method)(target, body | {"owner": "other"}, format="json")
+        assert fields_of(answer) == {"owner"}
+    assert api.get(path).json() == made.json()
+    assert Job.objects.count() == 1

@@ -163,19 +163,6 @@ def test_put_replaces_and_ignores_what_is_read_only(api: APIClient) -> None:
     assert response.headers["ETag"] == '"2"'
 
 
-def test_an_owner_other_than_the_tokens_team_is_refused(api: APIClient) -> None:
-    body = {"name": "a job", "command": "true"}
-    made = api.post("/v1/jobs", body | {"owner": "data"}, format="json")
-    assert (made.status_code, made.json()["owner"]) == (201, "data")
-    path = f"/v1/jobs/{made.json()['id']}"
-    calls = (("post", "/v1/jobs"), ("put", path), ("patch", path), ("put", f"{path}?dryRun=true"))
-    for method, target in calls:
-        answer = getattr(api, method)(target, body | {"owner": "other"}, format="json")
-        assert fields_of(answer) == {"owner"}
-    assert api.get(path).json() == made.json()
-    assert Job.objects.count() == 1
-
-
 def test_patch_replaces_top_level_fields_only(api: APIClient) -> None:
     job = make_job(retries=3, backoff={"baseSec": 1, "maxSec": 5})
 

@@ -332,7 +332,7 @@ def test_explain_tells_a_lost_attempt_that_is_tried_again_from_the_last_one(
         ("http_status", "its call was answered with a status that expectStatus does not name"),
         ("connection", "its call got no whole answer"),
         ("address_refused", "its call goes to an address that jobs may not call"),
-        ("output", "what its task returned cannot be kept"),
+        ("output", "its output cannot be kept"),
         ("internal", "the worker failed on it"),
     ],
 )

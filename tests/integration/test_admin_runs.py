@@ -1,6 +1,7 @@
 """The list of runs and a run's page: which rows, in which order, from which partitions."""
 
 import uuid
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from runs.models import Misfire, Run, RunAttempt
 from runs.settling import as_due
 from tests.factories import claim_run, finish_run, make_job, make_run, make_team
 from tests.integration.admin_support import RUNS, body, run_ago, shown, staff
+from tests.integration.support import held_by
 
 pytestmark = pytest.mark.django_db
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
@@ -300,11 +302,15 @@ def test_status_tells_what_came_since_the_offset(admin_client: Client) -> None:
         "status": "running",
         "attempt": 1,
         "isLive": True,
+        "progress": "-",
         "text": "",
         "end": 0,
         "problem": "",
     }
     write_log(run, b"hello world")
+    lifecycle.renew([replace(held_by(claimed), progress=(3, 10))], lease_sec=30)
+    assert admin_client.get(url).json()["progress"] == "3 of 10"
+    assert '<span id="ch-progress">3 of 10</span>' in page_of(admin_client, run)
     state = admin_client.get(url, {"attempt": "1", "offset": "6"}).json()
     assert (state["text"], state["end"]) == ("world", 11)
     finish_run(claimed)

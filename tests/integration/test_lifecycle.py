@@ -1,6 +1,7 @@
 """Every transition: what it changes, and what it refuses to."""
 
 import uuid
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -78,6 +79,38 @@ def test_renewal_extends_the_lease_and_says_when_to_cancel() -> None:
     lifecycle.cancel([ref])
     (renewed,) = lifecycle.renew([support.held_by(claimed)], lease_sec=60)
     assert renewed.cancel_requested is True
+
+
+def test_progress_comes_with_the_lease_and_the_last_one_with_the_finish() -> None:
+    ref = support.queued(support.job())
+    (claimed,) = support.claim([ref])
+    held = support.held_by(claimed)
+
+    def told() -> tuple[int | None, int | None]:
+        return support.row(ref).progress_done, support.row(ref).progress_total
+
+    assert told() == (None, None)
+    lifecycle.renew([replace(held, progress=(3, 10))], lease_sec=30)
+    lifecycle.renew([held], lease_sec=30)  # a restarted heartbeat has nothing new to tell
+    assert told() == (3, 10)
+    lifecycle.renew([replace(held, progress=(2**63 - 1, 0), attempt=2)], lease_sec=30)
+    assert told() == (3, 10)
+    lifecycle.finish([support.result(claimed, progress=(9, 10))])
+    assert told() == (9, 10)
+    lifecycle.rerun([ref])
+    assert told() == (None, None)
+
+
+def test_a_claim_forgets_the_progress_of_the_attempt_before() -> None:
+    ref = support.queued(support.job(max_retries=1))
+    (claimed,) = support.claim([ref])
+    lifecycle.finish(
+        [support.result(claimed, "retrying", retry_in_sec=0.0, progress=(2**63 - 1, 7))]
+    )
+    assert support.row(ref).progress_done == 2**63 - 1
+    lifecycle.promote()
+    support.claim([ref])
+    assert support.row(ref).progress_done is None
 
 
 def test_a_stale_attempt_can_neither_renew_nor_finish() -> None:

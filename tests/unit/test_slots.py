@@ -156,9 +156,9 @@ def test_children_that_start_together_take_different_slots() -> None:
 
 def test_progress() -> None:
     entry = table().slots[0].entries[0]
-    assert entry.progress() == (0, 0)
+    assert entry.progress() is None
     entry.set_progress(3, 10)
     entry.set_stored()
     assert (entry.progress(), entry.is_stored()) == ((3, 10), True)
     entry.clear()
-    assert (entry.progress(), entry.is_stored()) == ((0, 0), False)
+    assert (entry.progress(), entry.is_stored()) == (None, False)

@@ -70,6 +70,26 @@ def test_an_unknown_task_is_named() -> None:
         check_arguments("test.nosuch", [], {})
 
 
+def test_inputs_are_given_where_the_job_gives_none_itself() -> None:
+    @task("test.takes_inputs")
+    def takes_inputs(own: str, inputs: dict[str, object], *rest: int) -> None: ...
+
+    @task("test.takes_all_else")
+    def takes_all_else(**kwargs: object) -> None: ...
+
+    entry = registered()["test.takes_inputs"]
+    assert entry.wants_inputs(["own"], {})
+    assert not entry.wants_inputs(["own", {}], {})
+    assert not entry.wants_inputs([], {"own": "own", "inputs": {}})
+    assert not registered()["test.takes_all_else"].wants_inputs([], {})
+    check_arguments("test.takes_inputs", ["own"], {})
+    check_arguments("test.takes_inputs", ["own", {}, 1], {})
+    with pytest.raises(TypeError, match="own"):
+        check_arguments("test.takes_inputs", [], {})
+    with pytest.raises(TypeError, match="multiple values"):
+        check_arguments("test.takes_inputs", ["own"], {"own": "own"})
+
+
 def test_the_context_is_given_to_those_who_take_it() -> None:
     @task("test.plain")
     def plain() -> None: ...

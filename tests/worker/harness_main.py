@@ -63,6 +63,7 @@ def work_of(plan: dict[str, Any]) -> Work:
         env=plan.get("env", {}),
         timeout_sec=plan.get("timeout_sec", 60),
         kill_grace_sec=plan.get("grace_sec", 0.5),
+        inputs=plan.get("inputs"),
     )
 
 

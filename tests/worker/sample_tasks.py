@@ -27,6 +27,26 @@ def talk(text: str, *, run: RunContext) -> dict[str, Any]:
     }
 
 
+@task("sample.inputs")
+def take_inputs(own: str, inputs: dict[str, Any] | None = None, *, run: RunContext) -> Any:  # noqa: ANN401
+    return {"own": own, "keyword": inputs, "run": run.inputs}
+
+
+@task("sample.progress")
+def tell_progress(path: str, *, run: RunContext) -> None:
+    """Tell 3 of 10, and 10 of 10 at the end, which is when the file appears."""
+    run.progress(3, 10)
+    while not os.path.exists(path):
+        time.sleep(0.05)
+    run.progress(10, 10)
+
+
+@task("sample.progress_and_raise")
+def tell_and_raise(*, run: RunContext) -> None:
+    run.progress(10**30, -5)
+    raise ValueError("after some progress")
+
+
 @task("sample.environment")
 def environment() -> list[str]:
     return sorted(name for name in os.environ if name.startswith(("CHRONO_RUN_ID", "SAMPLE")))
@@ -53,6 +73,12 @@ def stubborn(seconds: float) -> str:
         with contextlib.suppress(Exception):
             time.sleep(0.05)
     return "came to its end"
+
+
+@task("sample.progress_then_stubborn")
+def progress_then_stubborn(*, run: RunContext) -> str:
+    run.progress(4, 5)
+    return stubborn(60)
 
 
 @task("sample.hold_gil")

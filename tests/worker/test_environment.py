@@ -65,6 +65,7 @@ def assert_clean(lines: list[str], run_id: str, work_root: Path) -> None:
         "CHRONO_ATTEMPT",
         "CHRONO_JOB_ID",
         "CHRONO_LOGICAL_DATE",
+        "CHRONO_OUTPUT",
         "CHRONO_RUN_ID",
         "CHRONO_SCHEDULED_FOR",
         "HOME",
@@ -78,4 +79,6 @@ def assert_clean(lines: list[str], run_id: str, work_root: Path) -> None:
     if os.geteuid() == 0:
         assert "0" in lines  # no environment with the secret could be read
         assert names["uid"] == "65534"
+    # its output twice, nothing to read, and the folder that ls looks at: no descriptor of the shim
+    assert any(line.startswith("fds=4 ") for line in lines)
     assert "stdin=/dev/null" in lines[-1] or any("stdin=/dev/null" in line for line in lines)

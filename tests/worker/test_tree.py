@@ -164,6 +164,28 @@ def test_sigterm_to_the_shim_alone_changes_nothing() -> None:
     assert (outcome["result"], outcome["log"]) == ("succeeded", "done\n")
 
 
+def test_a_command_has_no_power_over_its_shim() -> None:
+    """Without root there is one user for all, and the stuck shim's kill has to do."""
+    text = "for n in 1 2 3 4 5 6 7 8; do kill -CONT $PPID 2> /dev/null && echo may; done; exit 0"
+    with harness([command(["sh", "-c", text]) for _ in range(60)]) as h:
+        logs = {h.event("outcome")["log"] for _ in range(60)}
+    assert logs == ({""} if os.geteuid() == 0 else {"may\n" * 8})
+
+
+def test_a_shim_that_stands_still_is_killed_with_all_that_it_should_have_ended() -> None:
+    mark = marker()
+    texts = (f"trap '' TERM; sleep {mark}", f"setsid sleep {mark} & sleep {mark}")
+    plans = [[command(text, timeout_sec=1, grace_sec=0.2)] for text in texts]
+    with harness(*plans, reclaim=True) as h:
+        h.executing()
+        eventually(lambda: len(marked(mark)) >= len(texts))
+        for shim in h.shims:
+            os.kill(shim, signal.SIGSTOP)
+        owed = [h.event("owed", within_sec=30) for _ in texts]
+        assert marked(mark) == []
+    assert {event["cause"] for event in owed} == {slots.CAUSE_TIMEOUT}
+
+
 def test_many_short_commands_through_one_shim() -> None:
     works = [command(["true"]) if n % 2 else command("exit 7") for n in range(40)]
     with harness(works) as h:

@@ -31,6 +31,8 @@ async function follow(page) {
     log.dataset.end = state.end;
     document.getElementById("ch-no-log")?.remove();
   }
+  const progress = document.getElementById("ch-progress");
+  if (progress) progress.textContent = state.progress;
   const moved = state.status !== page.dataset.status || String(state.attempt) !== page.dataset.attempt;
   if (moved) location.reload();
   return !moved && state.isLive;

@@ -76,7 +76,9 @@ def make_team(credentials: dict[str, str]) -> Team:
 
 def make_demo_jobs(team: Team) -> int:
     """Register the demo jobs; return how many."""
-    definitions = demo_jobs(settings.CHRONO_PORT, db_now())
-    for definition in definitions:
-        job_create(team, definition, actor=ACTOR)
-    return len(definitions)
+    ids: dict[str, str] = {}
+    for definition in demo_jobs(settings.CHRONO_PORT, db_now()):
+        edges = [ids[name] for name in definition.get("dependsOn", [])]
+        job = job_create(team, {**definition, "dependsOn": edges}, actor=ACTOR)
+        ids[job.name] = str(job.job_id)
+    return len(ids)
