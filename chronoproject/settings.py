@@ -1,4 +1,5 @@
-"""Every knob of Chrono in one place. Names say their unit; the reference is docs/reference.md."""
+"""Every knob of Chrono in one place. Names say their unit; the reference is
+docs/reference/settings.md."""
 
 from pathlib import Path
 from typing import Any

@@ -47,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
         description="Start Chrono: web, dispatchers, workers, maintenance and Flower, and"
         " PostgreSQL and Valkey where DATABASE_URL and REDIS_URL name none."
-        " Settings are environment variables; the README lists them.",
+        " Settings are environment variables; docs/reference/settings.md lists them.",
     )
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--detach", action="store_true", help="return once ready, and go on behind")
