@@ -7,7 +7,7 @@ database that does not answer. No server guesses its addresses: only what is typ
 import json
 import os
 import sys
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ def take_addresses(environ: MutableMapping[str, str]) -> None:
 
     Raises ImproperlyConfigured when its up.json is there and cannot be read.
     """
-    given = {name for name in ADDRESSES if environ.get(name) or environ.get(f"{name}_FILE")}
+    given = {name for name in ADDRESSES if _is_given(name, environ)}
     if len(given) == len(ADDRESSES):
         return
     path = Path(environ.get("CHRONO_HOME") or DEFAULT_HOME) / "up.json"
@@ -82,12 +82,23 @@ def _execute(execute: Callable[..., Any], *args: object, **options: object) -> A
     except ImproperlyConfigured as fault:
         raise CommandError(str(fault), returncode=CANNOT) from fault
     except (OperationalError, InterfaceError) as fault:
-        raise CommandError(f"database: {first_line(fault)}", returncode=CANNOT) from fault
+        reason = f"database: {first_line(fault)}{_whose_database(os.environ)}"
+        raise CommandError(reason, returncode=CANNOT) from fault
     except ProgrammingError as fault:
         if getattr(fault.__cause__, "sqlstate", None) != UNDEFINED_TABLE:
             raise
         reason = f"database: {first_line(fault)}; has manage.py migrate been run?"
         raise CommandError(reason, returncode=CANNOT) from fault
+
+
+def _whose_database(environ: Mapping[str, str]) -> str:
+    if _is_given("DATABASE_URL", environ):
+        return ""
+    return "; DATABASE_URL is not set, and nothing runs in CHRONO_HOME"
+
+
+def _is_given(name: str, environ: Mapping[str, str]) -> bool:
+    return bool(environ.get(name) or environ.get(f"{name}_FILE"))
 
 
 def _refused_settings() -> str:

@@ -97,6 +97,13 @@ def test_a_damaged_up_json_is_told(text: str, tmp_path: Path) -> None:
         take_addresses({"CHRONO_HOME": str(tmp_path)})
 
 
+def test_a_database_that_nobody_named_is_told_so(tmp_path: Path) -> None:
+    done = manage("verify_ticks", CHRONO_HOME=str(tmp_path))
+    assert done.returncode == 2
+    assert done.stderr.startswith("CommandError: database: ")
+    assert done.stderr.endswith("; DATABASE_URL is not set, and nothing runs in CHRONO_HOME\n")
+
+
 # --- one line -------------------------------------------------------------------------------
 
 
