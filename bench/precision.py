@@ -1,5 +1,7 @@
 """A tick each second on an idle machine: due until started, with Chrono and django-celery-beat.
 
+The machine's load before and after each round says how idle it was.
+
 Chrono's lateness is started_at against the tick, a whole second. django-celery-beat has no cron by
 the second: its interval is due a second after its last send, so it is measured against that.
 """
@@ -60,7 +62,7 @@ def of_chrono(seconds: int) -> dict[str, Any]:
     assert len(rows) == seconds, f"{len(rows)} of {seconds} ticks have succeeded"
     started, recorded, waited = zip(*rows, strict=True)
     return {
-        "load": round(load, 2),
+        "load": [round(load, 2), round(os.getloadavg()[0], 2)],
         **percentiles(started),
         "due_to_recorded": percentiles(recorded),
         "recorded_to_started": percentiles(waited),
@@ -75,7 +77,7 @@ def of_peer(seconds: int) -> dict[str, Any]:
             load = os.getloadavg()[0]
             found = environment.run("every_second", seconds, REDIS_URL=valkey.url, PEER_HOME=home)
     return {
-        "load": round(load, 2),
+        "load": [round(load, 2), round(os.getloadavg()[0], 2)],
         **percentiles(found["late_sec"]),
         "drift_ms": round(found["drift_sec"] * 1000, 1),
         "crontab_minute_ms": [round(late * 1000, 1) for late in found["minute_late_sec"]],

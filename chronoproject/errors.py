@@ -127,11 +127,18 @@ def problem(
         "type": f"urn:chrono:problem:{kind}" if kind else "about:blank",
         "title": HTTPStatus(status).phrase,
         "status": int(status),
-        "detail": detail,
-        "errors": [error._asdict() for error in errors],
+        "detail": printable(detail),
+        "errors": [{"field": error.field, "message": printable(error.message)} for error in errors],
         **members,
     }
     return JsonResponse(body, status=int(status), headers=headers, content_type=PROBLEM_TYPE)
+
+
+def printable(text: str) -> str:
+    """Return words for a person, in which what a client sent cannot break a line or hide."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
 
 
 def exception_handler(exc: Exception, context: Mapping[str, Any]) -> HttpResponse | None:

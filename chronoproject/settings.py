@@ -1,4 +1,5 @@
-"""Every knob of Chrono in one place. Names say their unit; the reference is docs/reference.md."""
+"""Every knob of Chrono in one place. Names say their unit; the reference is
+docs/reference/settings.md."""
 
 from pathlib import Path
 from typing import Any
@@ -213,7 +214,12 @@ CELERY_TIMEZONE = "UTC"
 LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"plain": {"format": "%(levelname)s %(name)s: %(message)s"}},
+    "formatters": {
+        "plain": {
+            "()": "chronoproject.logs.PlainFormatter",
+            "fmt": "%(levelname)s %(name)s: %(message)s",
+        }
+    },
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "plain"}},
     "root": {"handlers": ["stderr"], "level": env.text("CHRONO_LOG_LEVEL", "INFO")},
 }

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
@@ -24,6 +25,17 @@ def check_body(kind: Kind, body: Any) -> Any:  # noqa: ANN401 - any JSON value i
         return kind(body)
     except Invalid as error:
         raise FieldErrors(_named(error.errors)) from None
+
+
+def json_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object of these members, for a JSON decoder; ValueError for a key given twice:
+    nobody knows which of the two is meant."""
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        counts = Counter(name for name, _ in pairs)
+        twice = next(name for name, count in counts.items() if count > 1)
+        raise ValueError(f"the key {shown_name(twice)!r} stands twice in one object")
+    return members
 
 
 def _named(errors: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:

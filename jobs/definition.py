@@ -98,10 +98,13 @@ WRITTEN = Record(
 )
 
 
-def clean(body: Any) -> Definition:  # noqa: ANN401 - any JSON value
-    """Return the definition that a client wrote; raise FieldErrors naming all that is wrong."""
+def clean(body: Any, *, owner: str) -> Definition:  # noqa: ANN401 - any JSON value
+    """Return the definition that a client wrote; raise FieldErrors naming all that is wrong.
+
+    Read-only fields are ignored, but for an owner that is not the team called `owner`.
+    """
     definition: Definition = check_body(WRITTEN, body)
-    errors = _exclusive_errors(definition) + _edge_errors(definition)
+    errors = _owner_errors(body, owner) + _exclusive_errors(definition) + _edge_errors(definition)
     errors += schedule_errors(definition)
     if errors:
         raise FieldErrors(errors)
@@ -109,6 +112,12 @@ def clean(body: Any) -> Definition:  # noqa: ANN401 - any JSON value
     definition["kind"] = JobKind.COMMAND.value if payload is None else payload["type"]
     definition["payload"] = {"command": command} if payload is None else payload
     return definition
+
+
+def _owner_errors(body: dict[str, Any], owner: str) -> list[tuple[str, str]]:
+    if body.get("owner", owner) == owner:
+        return []
+    return [("owner", f"is not {owner}, the team of the token; leave it out")]
 
 
 def _exclusive_errors(definition: Definition) -> list[tuple[str, str]]:

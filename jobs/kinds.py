@@ -1,5 +1,6 @@
 """The kinds of values that only a job's definition has: when it runs, after what, and retries."""
 
+import re
 import uuid
 from dataclasses import dataclass
 from datetime import datetime
@@ -61,6 +62,7 @@ class When:
             return Text(1, 1000)(value)
         if not isinstance(value, dict):
             raise Invalid('must be a cron expression, {"runAt"}, {"everySec", "anchor"} or null')
+        _refuse_mixed(value)
         if "runAt" in value:
             return RUN_AT(value)
         interval = INTERVAL(value)
@@ -78,6 +80,17 @@ class When:
             "description": "cron: 5 fields, or 6 with seconds first, or a macro such as @daily",
         }
         return {"oneOf": [cron, RUN_AT.schema(), INTERVAL.schema()]}
+
+
+def _refuse_mixed(form: dict[str, Any]) -> None:
+    """Refuse an object of neither form, or of both."""
+    if "anchor" in form and "runAt" in form:
+        raise Invalid(errors=[(".anchor", "is for everySec only; remove it")])
+    if ("runAt" in form) != ("everySec" in form) or "anchor" in form:
+        return
+    verb = "are both given" if "runAt" in form else "are both missing"
+    message = f"runAt and everySec {verb}; give exactly one"
+    raise Invalid(errors=[(".runAt", message), (".everySec", message)])
 
 
 EDGE = Record(
@@ -131,6 +144,25 @@ def _retry_item(value: Any) -> int | str:  # noqa: ANN401
     return Choice(RETRY_WORDS)(value) if isinstance(value, str) else Integer(0, 599)(value)
 
 
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A job's name: one line that shows something."""
+
+    def __call__(self, value: Any) -> str:  # noqa: ANN401
+        """Accept text without control characters that is not all blanks."""
+        name = Text(1, 200)(value)
+        if re.search(r"[\x00-\x1f\x7f]", name):
+            raise Invalid("must not hold control characters, such as a line break")
+        if not name.strip(" "):
+            raise Invalid("must not be blank")
+        return name
+
+    def schema(self) -> Schema:
+        """Return the JSON Schema."""
+        line = r"[^\x00-\x1f\x7f]*"
+        return Text(1, 200, rf"{line}[^\x00-\x20\x7f]{line}").schema()
+
+
 BACKOFF = Record(
     {
         "baseSec": Field(Number(0, 604_800), 10.0, "the wait after the first failed attempt"),
@@ -140,5 +172,5 @@ BACKOFF = Record(
     }
 )
 DEFAULT_BACKOFF: dict[str, float] = BACKOFF({})
-NAME = Text(1, 200, r"[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*", "must not be blank")
+NAME = Name()
 POOL = Text(1, 63, r"[A-Za-z0-9][A-Za-z0-9_-]*", "must be letters, digits, _ and -")

@@ -1,9 +1,12 @@
 """What a run executes, as a definition writes it, and what a trigger may override of it."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
+
+import httpx
 
 from jobs.choices import JobKind
 from jobs.fields import (
@@ -32,6 +35,9 @@ RESERVED_PREFIX = "CHRONO_"
 ENV_NAME = Text(1, 200, r"[A-Za-z_][A-Za-z0-9_]*", "must be letters, digits and _, no digit first")
 HEADER_NAME = Text(1, 200, r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", "must be a header's name")
 HEADER_VALUE = Text(0, 8192, r"[\t\x20-\x7e\x80-\xff]*", "must not hold control or wide characters")
+URL_TEXT = Text(1, MAX_URL, r"[^\s\x00-\x20\x7f]+", "must not hold blanks or control characters")
+STATUS = Integer(100, 599)
+STATUSES = r"[1-5]xx|(?P<first>[1-5][0-9][0-9])-(?P<last>[1-5][0-9][0-9])"
 TASK_NAME = Text(1, 200, r"[A-Za-z0-9_.:-]+", "must be letters, digits, _ . : and -")
 
 
@@ -76,12 +82,18 @@ class Url:
 
     def __call__(self, value: Any) -> str:  # noqa: ANN401
         """Accept a URL that an HTTP client can call."""
-        url = Text(1, MAX_URL, r"[^\s\x00-\x20\x7f]+", "must not hold blanks")(value)
+        url = Text(
+            1, MAX_URL, r"[^\s\x00-\x20\x7f]+", "must not hold blanks or control characters"
+        )(value)
         try:
             parts = urlsplit(url)
             usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+            if usable:
+                httpx.URL(url)  # what makes the call, and is stricter about hosts
         except ValueError:
             usable = False
+        except httpx.InvalidURL as error:
+            raise Invalid(f"cannot be called: {error}") from None
         if not usable:
             raise Invalid("must be an http:// or https:// URL with a host")
         return url
@@ -109,24 +121,42 @@ class Headers:
 
 
 @dataclass(frozen=True, slots=True)
-class ExpectStatus:
-    """One HTTP status, or a list of them; null: any 2xx."""
+class _Status:
+    """One HTTP status, a class of them, or a range."""
 
-    def __call__(self, value: Any) -> int | list[int] | None:  # noqa: ANN401
-        """Accept statuses that exist."""
-        one = Integer(100, 599)
-        if value is None:
-            return None
-        if isinstance(value, list):
-            statuses: list[int] = ListOf(one, 100, minimum=1)(value)
-            return statuses
-        return one(value)
+    def __call__(self, value: Any) -> int | str:  # noqa: ANN401
+        """Accept what the executor can compare a status with."""
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return STATUS(value)
+        form = re.fullmatch(STATUSES, value) if isinstance(value, str) else None
+        if form is None or (form["last"] and form["last"] < form["first"]):
+            raise Invalid('must be a status, "2xx", a range such as "200-204", or a list of these')
+        return form[0]
 
     def schema(self) -> Schema:
         """Return the JSON Schema."""
-        one = Integer(100, 599)
-        some = ListOf(one, 100, minimum=1).schema()
-        return {"oneOf": [one.schema(), some, {"type": "null"}]}
+        text = {"type": "string", "pattern": r"^[1-5](xx|\d\d-[1-5]\d\d)$"}
+        return {"oneOf": [STATUS.schema(), text]}
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectStatus:
+    """HTTP statuses: one, a class ("2xx"), a range ("200-204"), or a list; null: any 2xx."""
+
+    def __call__(self, value: Any) -> int | str | list[Any] | None:  # noqa: ANN401
+        """Accept statuses that exist."""
+        if value is None:
+            return None
+        if isinstance(value, list):
+            some: list[Any] = ListOf(_Status(), 100, minimum=1)(value)
+            return some
+        return _Status()(value)
+
+    def schema(self) -> Schema:
+        """Return the JSON Schema."""
+        one = _Status().schema()["oneOf"]
+        some = ListOf(_Status(), 100, minimum=1).schema()
+        return {"oneOf": [*one, some, {"type": "null"}]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ class _Edit:
 
 def job_create(team: Team, body: Any, *, actor: str) -> Job:  # noqa: ANN401 - any JSON value
     """Make a job of what a client wrote; FieldErrors, DuplicateName."""
-    definition = clean(body)
+    definition = clean(body, owner=team.slug)
     _check_task(definition)
     return _create(team, definition, actor)
 
@@ -87,7 +87,7 @@ def job_replace(
 
     A pause stays unless the body says otherwise: whoever deploys does not resume by leaving out.
     """
-    definition = clean(body)
+    definition = clean(body, owner=team.slug)
 
     def replaced(before: Definition) -> Definition:
         return definition if "enabled" in body else definition | {"enabled": before["enabled"]}
@@ -109,7 +109,7 @@ def job_patch(
         raise FieldErrors([("body", "must be a JSON object")])
 
     def merged(definition: Definition) -> Definition:
-        return clean(_merge(api_form(definition), body))
+        return clean(_merge(api_form(definition), body), owner=team.slug)
 
     edit = _Edit(job_id, team.team_id, actor, Change.UPDATE, merged, if_match)
     return _edit(edit, with_team_lock="dependsOn" in body)

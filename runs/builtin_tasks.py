@@ -21,11 +21,13 @@ def echo(text: str = "hello", *, run: RunContext) -> dict[str, str]:
 @task("chrono.sleep")
 def sleep(seconds: float, *, run: RunContext) -> float:
     """Sleep, and tell how far it is."""
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool):
+        raise TypeError(f"seconds must be a number, not {seconds!r}")
     started = time.monotonic()
     while (done := time.monotonic() - started) < seconds:
-        run.progress(int(done), int(seconds))
+        run.progress(done, seconds)
         time.sleep(min(1.0, seconds - done))
-    run.progress(int(seconds), int(seconds))
+    run.progress(seconds, seconds)
     return seconds
 
 

@@ -4,13 +4,14 @@ A step that talks to PostgreSQL waits it out: a claim or a finish whose COMMIT g
 back by claim_id, so that an outage costs time and neither an outcome nor a second execution.
 """
 
+import contextlib
 import json
 import logging
 import os
 import random
 import time
 import uuid
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -73,7 +74,8 @@ class Execution:
     def __init__(self, child: PoolChild) -> None:
         self.child = child
         self.flusher = Flusher()
-        self.lineup = Lineup(self.put_back)
+        self.lineup = Lineup(self.step_aside)
+        self.ended: deque[Ended] = deque()
         self.store = ChunkStore(backend(), settings.CHRONO_SPOOL_DIR)
         self.executors: dict[str, Executor] = {
             "command": CommandExecutor(child),
@@ -93,29 +95,38 @@ class Execution:
         works = [prepare(run) for run in claimed]
         self.child.hold(works, claimed_at=claimed_at)
         self.lineup.put(zip(claimed, works, strict=True))
-        waiting: list[Ended] = []
         record_at = 0.0
         while (following := self.lineup.take()) is not None:
             ended = self.attempt(*following)
-            record_at = record_at if waiting else time.monotonic() + RECORD_WITHIN_SEC
-            waiting.append(ended)
+            record_at = record_at if self.ended else time.monotonic() + RECORD_WITHIN_SEC
+            self.ended.append(ended)
             if time.monotonic() >= record_at:
-                self.record(waiting)
-                waiting = []
-        self.record(waiting)
+                self.record_ended()
+        self.record_ended()
         return len(claimed)
 
-    def put_back(self, unstarted: Sequence[tuple[ClaimedRun, Work]]) -> None:
-        """Give runs back that stand behind a long one; called from the line's own thread.
+    def record_ended(self) -> None:
+        """Record what has ended, each attempt by the one thread that gets it."""
+        mine: list[Ended] = []
+        with contextlib.suppress(IndexError):
+            while True:
+                mine.append(self.ended.popleft())
+        self.record(mine)
 
-        It is repeated until the database answers: from here on nobody else will start them.
+    def step_aside(self, unstarted: Sequence[tuple[ClaimedRun, Work]]) -> None:
+        """Let nothing wait for a long run: what ended before it, and what stands behind it.
+
+        Called from the line's own thread. Runs are given back until the database answers, for
+        nobody else will start them.
         """
-        held = [held_of(run) for run, _ in unstarted]
         try:
-            wait_out(lambda: lifecycle.lose(held, reason="put_back"))
+            if unstarted:
+                held = [held_of(run) for run, _ in unstarted]
+                wait_out(partial(lifecycle.lose, held, reason="put_back"))
+                self.child.release([run.run_id for run, _ in unstarted])
+            self.record_ended()
         finally:
             connection.close()
-            self.child.release([run.run_id for run, _ in unstarted])
 
     # --- claim ------------------------------------------------------------------------------
 

@@ -16,8 +16,15 @@ REASONS = {
     "concurrency": "as many runs of the job, or of its concurrency key, are active as it allows",
     "exit_code": "its command ended with an exit code other than 0",
     "timeout": "an attempt took longer than timeoutSec",
-    "worker_lost": "its worker stopped renewing the lease, more often than is tried again",
-    "crashed": "its process died, more often than is tried again",
+    "worker_lost": "its worker stopped renewing the lease",
+    "crashed": "its process died",
+    "http_status": "its call was answered with a status that expectStatus does not name",
+    "connection": "its call got no whole answer",
+    "address_refused": "its call goes to an address that jobs may not call",
+    "exception": "its task raised an exception",
+    "output": "its output cannot be kept",
+    "definition": "its definition cannot be executed",
+    "internal": "the worker failed on it",
     "upstream_failed": "a run that it depends on did not succeed",
     "rule_not_met": "the runs that it depends on have ended, and its trigger rule asks for others",
     "no_upstream_tick": "a job that it depends on never had a tick to wait for",
@@ -26,6 +33,21 @@ REASONS = {
     "job_deleted": "its job was deleted",
     "user": "it was cancelled on request",
 }
+# Attempts lost so are followed by others without using a retry; the last one ends the run.
+LOST = frozenset({"worker_lost", "crashed"})
+# Reasons that say little without the attempt's own error.
+TOLD_BY_ERROR = frozenset(
+    {
+        "http_status",
+        "connection",
+        "address_refused",
+        "exception",
+        "output",
+        "definition",
+        "internal",
+    }
+)
+MAX_ERROR_SHOWN = 500
 
 
 def explain(run: Run) -> dict[str, Any]:
@@ -42,7 +64,7 @@ def explain(run: Run) -> dict[str, Any]:
 
 def _summary(run: Run) -> str:
     status = RunStatus(run.status)
-    why = REASONS.get(run.reason, run.reason.replace("_", " "))
+    why = _why(run)
     if status == RunStatus.WAITING:
         return f"Not started: {why or 'it is held back'}."
     if status == RunStatus.QUEUED:
@@ -52,10 +74,20 @@ def _summary(run: Run) -> str:
         return f"Attempt {run.attempt} runs on worker {run.worker_id}.{asked}"
     if status == RunStatus.RETRYING:
         due = optional_instant_text(run.available_at)
-        return f"Attempt {run.attempt} did not succeed ({why}); the next is due at {due}."
+        told = f" ({why})" if why else ""
+        return f"Attempt {run.attempt} did not succeed{told}; the next is due at {due}."
     if status in TERMINAL and run.attempt == 0:
         return f"Never started; {status.value}{f': {why}' if why else ''}."
     return f"Ended {status.value} after attempt {run.attempt}{f': {why}' if why else ''}."
+
+
+def _why(run: Run) -> str:
+    why = REASONS.get(run.reason, run.reason.replace("_", " "))
+    if run.reason in LOST and run.status == RunStatus.DEAD:
+        return f"{why}, more often than is tried again"
+    if run.reason in TOLD_BY_ERROR and run.error:
+        return f"{why}: {' '.join(run.error.split())[:MAX_ERROR_SHOWN].rstrip('.')}"
+    return why
 
 
 def _queued(run: Run) -> str:

@@ -225,13 +225,28 @@ def send(outgoing: Sequence[Outgoing]) -> int:
     return 0
 
 
+def _together(outgoing: Sequence[Outgoing]) -> list[Outgoing]:
+    """Put together what differs in its runs alone: those of many schedules share messages."""
+    alike: dict[tuple[str, str, tuple[int, int]], list[Outgoing]] = defaultdict(list)
+    for one in outgoing:
+        alike[one.pool, one.priority, one.limits].append(one)
+    return [
+        Outgoing(
+            *key,
+            published_at=min(one.published_at for one in group),
+            runs=[run for one in group for run in one.runs],
+        )
+        for key, group in alike.items()
+    ]
+
+
 def push(outgoing: Sequence[Outgoing]) -> bool:
     """LPUSH the envelopes in one pipeline (never RPUSH, PROTOCOL 12); False when Redis refused."""
     if breaker.is_open:
         return False
     epoch = min(messages.published_at for messages in outgoing)
     by_queue: dict[str, list[bytes]] = defaultdict(list)
-    for messages in outgoing:
+    for messages in _together(outgoing):
         by_queue[messages.queue] += messages.envelopes()
     try:
         pipeline = client().pipeline(transaction=False)

@@ -78,7 +78,8 @@ class Shards:
         """Give everything up, so that the others share it out at their next look."""
         self.held = ()
         self._renewed_at = -self.lease_sec
-        SQL["release_leases_of"].run(holder=self.replica, kinds=[REPLICA, SHARD])
+        SQL["release_leases_of"].run(holder=self.replica, kinds=[SHARD])
+        SQL["forget_lease"].run(name=f"{REPLICA}{self.replica}", holder=self.replica)
 
     def _acquire(self, names: Sequence[str]) -> set[str]:
         rows = SQL["acquire_leases"].rows(

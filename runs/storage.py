@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 # One try each. With the second that botocore waits for "100 Continue", a run is delayed by 5 s.
 CONNECT_TIMEOUT_SEC, READ_TIMEOUT_SEC = 1.5, 2.5
 BREAK_SEC = 15.0
+ADDRESSING_STYLES = ("path", "virtual", "auto")
 # Commands run as another user where the worker is root: they read nobody's logs.
 FILE_MODE, FOLDER_MODE = 0o640, 0o750
 
@@ -35,7 +36,10 @@ class Backend:
 
 def build(url: str) -> Backend:
     """Return the store of a CHRONO_STORAGE_URL. Raises ImproperlyConfigured."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise ImproperlyConfigured(f"CHRONO_STORAGE_URL: {error}") from error
     if parts.scheme == "file":
         if parts.netloc or not parts.path.startswith("/"):
             raise ImproperlyConfigured("CHRONO_STORAGE_URL: use file:///absolute/path")
@@ -60,12 +64,7 @@ def _s3(url: str) -> Backend:
     from storages.backends.s3 import S3Storage
 
     parts = urlsplit(url)
-    options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-    if not parts.hostname:
-        raise ImproperlyConfigured("CHRONO_STORAGE_URL: s3:// needs a bucket name")
-    unknown = set(options) - {"endpoint_url", "region", "addressing_style"}
-    if unknown:
-        raise ImproperlyConfigured(f"CHRONO_STORAGE_URL: unknown option {min(unknown)!r}")
+    options = _s3_options(parts)
     config = Config(
         connect_timeout=CONNECT_TIMEOUT_SEC,
         read_timeout=READ_TIMEOUT_SEC,
@@ -86,6 +85,24 @@ def _s3(url: str) -> Backend:
         **_credentials(parts),
     )
     return Backend(storage, (OSError, Boto3Error, BotoCoreError, ClientError))
+
+
+def _s3_options(parts: SplitResult) -> dict[str, str]:
+    options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    unknown = set(options) - {"endpoint_url", "region", "addressing_style"}
+    style, endpoint = options.get("addressing_style"), options.get("endpoint_url")
+    fault = ""
+    if not parts.hostname:
+        fault = "s3:// needs a bucket name"
+    elif unknown:
+        fault = f"unknown option {min(unknown)!r}"
+    elif style and style not in ADDRESSING_STYLES:
+        fault = f"addressing_style is one of {', '.join(ADDRESSING_STYLES)}, not {style!r}"
+    elif endpoint and not endpoint.startswith(("http://", "https://")):
+        fault = f"endpoint_url is an http:// or https:// URL, not {endpoint!r}"
+    if fault:
+        raise ImproperlyConfigured(f"CHRONO_STORAGE_URL: {fault}")
+    return options
 
 
 def _credentials(parts: SplitResult) -> dict[str, str]:

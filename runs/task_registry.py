@@ -37,14 +37,14 @@ class RunContext:
     # What the upstreams' runs came to, by the upstream's name; empty for a job that has none.
     inputs: Mapping[str, Any] = field(default_factory=dict)
 
-    def progress(self, done: int, total: int) -> None:
+    def progress(self, done: float, total: float) -> None:
         """Tell how far the task is; the API shows it with the worker's next heartbeat."""
         self.report(bounded(done), bounded(total))
 
 
 def bounded(count: float) -> int:
     """Return the count as a number that the worker's memory and a bigint column can hold."""
-    return max(0, min(int(count), MAX_COUNT))
+    return int(max(0, min(count, MAX_COUNT)))
 
 
 @dataclass(frozen=True, slots=True)

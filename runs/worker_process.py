@@ -176,8 +176,12 @@ class WorkerProcess:
         finally:
             self._stopping.set()
             self.heartbeat.stop(STOP_WITHIN_SEC)
-            shutil.rmtree(self.share.work_root, ignore_errors=True)
+            self.close()
         return int(self._worker.exitcode or 0)
+
+    def close(self) -> None:
+        """Remove what was made for the pool children."""
+        shutil.rmtree(self.share.work_root, ignore_errors=True)
 
     def _queues(self) -> list[str]:
         names = queues_of(self.identity.pools)

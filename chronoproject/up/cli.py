@@ -18,7 +18,7 @@ from chronoproject.up.config import ROOT, Config
 from chronoproject.up.console import Console, standard_output
 from chronoproject.up.faults import UpError
 from chronoproject.up.home import Home
-from chronoproject.up.leftovers import end_leftovers
+from chronoproject.up.leftovers import end_leftovers, living
 from chronoproject.up.startup import Up
 
 NOT_RUNNING = 3  # as an init script's status
@@ -47,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
         description="Start Chrono: web, dispatchers, workers, maintenance and Flower, and"
         " PostgreSQL and Valkey where DATABASE_URL and REDIS_URL name none."
-        " Settings are environment variables; the README lists them.",
+        " Settings are environment variables; docs/reference/settings.md lists them.",
     )
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--detach", action="store_true", help="return once ready, and go on behind")
@@ -153,7 +153,7 @@ def status(config: Config) -> int:
     home = Home(config.home)
     supervisor = home.supervisor()
     if supervisor is None:
-        sys.stdout.write(f"Nothing runs in {home.path}\n")
+        sys.stdout.write(_without_supervisor(home))
         return NOT_RUNNING
     up = state.read_up_json(home)
     word = "ready" if up else "starting or stopping"
@@ -166,6 +166,18 @@ def status(config: Config) -> int:
         lines.append(f"  API {up['api_url']}  Flower {up['flower_url']}")
     sys.stdout.write("\n".join(lines) + "\n")
     return 0 if up else NOT_RUNNING
+
+
+def _without_supervisor(home: Home) -> str:
+    """Say what a killed supervisor left: its processes end by themselves, in their own time."""
+    left = living(home, state.read_processes(home))
+    if not left:
+        return f"Nothing runs in {home.path}\n"
+    lines = [f"No supervisor runs in {home.path}, but what it left does; bin/up --stop ends it"]
+    for name, one in left.items():
+        told = "still lives" if one.lives() else "is gone, but not all of its group"
+        lines.append(f"  {name:<14} pid {one.pid:<8} {told}")
+    return "\n".join(lines) + "\n"
 
 
 def _age_sec(pid: int) -> int | None:

@@ -23,9 +23,9 @@ def end_leftovers(home: Home, recorded: Mapping[str, Identity], say: Callable[[s
     """Return once none of the recorded processes, nor any of their groups, lives."""
     began = time.monotonic()
     killed: set[str] = set()
-    while living := {name: one for name, one in recorded.items() if _lives(home, one)}:
+    while left := living(home, recorded):
         waited = time.monotonic() - began
-        for name, one in living.items():
+        for name, one in left.items():
             patience = SERVER_PATIENCE_SEC if name in SERVERS else PATIENCE_SEC
             # Without its leader a group has nobody who would end it.
             if name not in killed and (waited > patience or not one.lives()):
@@ -35,6 +35,11 @@ def end_leftovers(home: Home, recorded: Mapping[str, Identity], say: Callable[[s
             if waited > patience + LAST_WAIT_SEC:
                 raise UpError(f"an earlier {name} (pid {one.pid}) still lives")
         time.sleep(STEP_SEC)
+
+
+def living(home: Home, recorded: Mapping[str, Identity]) -> dict[str, Identity]:
+    """Return those of the recorded processes of which anything lives."""
+    return {name: one for name, one in recorded.items() if _lives(home, one)}
 
 
 def _lives(home: Home, leader: Identity) -> bool:

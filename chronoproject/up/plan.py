@@ -49,6 +49,11 @@ def migrate(env: Mapping[str, str]) -> Service:
     return Service("migrate", _manage(env, "migrate", "--noinput"), is_once=True)
 
 
+def check(config: Config, env: Mapping[str, str]) -> Service:
+    """What a worker needs, looked at before one is started: without workers jobs stay queued."""
+    return Service("check", _worker("worker-1", config, env, "--check").launch, is_once=True)
+
+
 def bootstrap(env: Mapping[str, str], credentials: Path, *, is_demo: bool) -> Service:
     words = ["bootstrap", "--credentials", str(credentials), *([] if is_demo else ["--no-demo"])]
     return Service("bootstrap", _manage(env, *words), is_once=True)
@@ -76,10 +81,10 @@ def _dispatcher(name: str, env: Mapping[str, str]) -> Service:
     return Service(name, _manage(env, "dispatcher", "--name", name))
 
 
-def _worker(name: str, config: Config, env: Mapping[str, str]) -> Service:
+def _worker(name: str, config: Config, env: Mapping[str, str], *words: str) -> Service:
     size = ("--concurrency", str(config.worker_concurrency), "--pools", config.pools)
     # On one machine the workers also do the console's large operations.
-    launch = _manage(env, "worker", "--name", name, *size, "--operations")
+    launch = _manage(env, "worker", "--name", name, *size, "--operations", *words)
     return Service(name, launch, config.drain_sec + DRAIN_MARGIN_SEC)
 
 

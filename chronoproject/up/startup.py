@@ -10,6 +10,7 @@ from chronoproject.embedded import port_is_free
 from chronoproject.linux import Identity
 from chronoproject.up import plan, state
 from chronoproject.up.banner import banner
+from chronoproject.up.child import Service
 from chronoproject.up.config import Config
 from chronoproject.up.console import Console
 from chronoproject.up.faults import StopRequestedError, UpError
@@ -22,6 +23,8 @@ from chronoproject.up.supervisor import Supervisor
 READY_SEC = 300.0
 # A process that is going to fail at once has failed by then.
 SETTLE_SEC = 1.0
+# How manage.py tells in a line why a command cannot do its work (commandline.py).
+CANNOT, COMMAND_ERROR = 2, "CommandError: "
 CREDENTIALS = ("team", "api_token", "admin_user", "admin_password")
 
 
@@ -64,7 +67,10 @@ class Up:
         self.console.say(f"starting in {self.home.path}")
         self.urls = start_servers(self.config, self.supervisor)
         env = plan.environment(self.config, self.home, os.environ, **self.urls)
-        self._migrate(env)
+        self.console.say("migrating the database")
+        self._run_once(plan.migrate(env))
+        if self.config.workers:
+            self._run_once(plan.check(self.config, env))
         self._bootstrap(env)
         for service in plan.services(self.config, env):
             self.supervisor.add(service)
@@ -86,17 +92,16 @@ class Up:
             if not port_is_free(port):
                 raise UpError(f"port {port} of 127.0.0.1 is taken; choose another by {name}")
 
-    def _migrate(self, env: Mapping[str, str]) -> None:
-        self.console.say("migrating the database")
+    def _run_once(self, service: Service) -> None:
         said: list[str] = []
 
         def tell(line: str) -> None:
             said.append(line)
-            self.console.line("migrate", line)
+            self.console.line(service.name, line)
 
-        code = self.supervisor.run(plan.migrate(env), tell)
+        code = self.supervisor.run(service, tell)
         if code != 0:
-            raise UpError(self._failed("migrate", code, said))
+            raise UpError(self._failed(service.name, code, said))
 
     def _bootstrap(self, env: Mapping[str, str]) -> None:
         service = plan.bootstrap(env, self.home.credentials, is_demo=self.config.is_demo)
@@ -111,8 +116,10 @@ class Up:
         self.credentials = {name: str(answer[name]) for name in CREDENTIALS}
 
     def _failed(self, command: str, code: int, said: list[str]) -> str:
-        reason = said[-1].strip() if said else "no word"
-        return f"manage.py {command} ended with {code}: {reason} ({self.console.path(command)})"
+        reason = said[-1].strip().removeprefix(COMMAND_ERROR) if said else "no word"
+        if code == CANNOT and said:
+            return reason  # a setting is refused, or a server does not answer: the line says all
+        return f"{command} ended with {code}: {reason} ({self.console.path(command)})"
 
     def _await_ready(self) -> None:
         children = self.supervisor.children

@@ -9,6 +9,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 
 from chronoproject.errors import FieldError
+from jobs.body import json_object
 from jobs.definition import api_form, definition_of
 from jobs.errors import FieldErrors
 from jobs.hooks import Edge, hooks
@@ -69,8 +70,36 @@ class InstantInput(forms.DateTimeInput):
         super().__init__(attrs=look, format="%Y-%m-%dT%H:%M:%S")
 
 
+class _Decoder(json.JSONDecoder):
+    """Refuses a key that stands twice in one object, as the API does."""
+
+    def __init__(self) -> None:
+        super().__init__(object_pairs_hook=json_object)
+
+    def decode(self, text: str) -> Any:  # type: ignore[override]  # noqa: ANN401 - any JSON value
+        """Decode; raise JSONDecodeError alone, which is what Django's field looks for."""
+        try:
+            return super().decode(text)
+        except json.JSONDecodeError:
+            raise
+        except ValueError as error:
+            raise json.JSONDecodeError(str(error), text, 0) from error
+
+
 class OptionalJson(forms.JSONField):
     """JSON where nothing is typed for nothing, rather than null."""
+
+    def __init__(self, **kwargs: Any) -> None:  # noqa: ANN401 - Django's arguments
+        super().__init__(**{**kwargs, "decoder": _Decoder})
+
+    def to_python(self, value: Any) -> Any:  # noqa: ANN401 - text in, any JSON value out
+        """Decode what was typed; say where it is no JSON, or not clear."""
+        try:
+            return super().to_python(value)
+        except ValidationError as error:
+            if isinstance(error.__context__, json.JSONDecodeError):
+                raise ValidationError(f"Enter a valid JSON: {error.__context__.msg}.") from error
+            raise
 
     def prepare_value(self, value: Any) -> Any:  # noqa: ANN401 - any JSON value
         """Show an empty field for none."""
@@ -134,6 +163,7 @@ class JobForm(forms.ModelForm[Job]):
             "tags": UnfoldAdminTextInputWidget(),
             "env": UnfoldAdminTextareaWidget(attrs={"rows": 4}),
         }
+        field_classes = {"env": OptionalJson}
         help_texts = {
             "max_concurrency": "Empty: no limit.",
             "starts_at": "No tick before this instant (UTC).",

@@ -15,6 +15,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from jobs.auth import Principal
+from jobs.body import json_object
 from jobs.errors import NotFound
 from jobs.idempotency import Answer, answer_once
 from jobs.models import Team
@@ -38,7 +39,12 @@ class JsonParser(BaseParser):
         """Return the decoded body."""
         try:
             text = codecs.decode(stream.read(), "utf-8")
-            value = json.loads(text, parse_constant=_refuse_constant, parse_int=_integer)
+            value = json.loads(
+                text,
+                parse_constant=_refuse_constant,
+                parse_int=_integer,
+                object_pairs_hook=json_object,
+            )
         except (ValueError, RecursionError) as error:
             reason = TOO_DEEP if isinstance(error, RecursionError) else str(error)
             raise ParseError(f"The body is not JSON: {reason}") from error

@@ -14,6 +14,7 @@ from jobs.fields import Invalid, Schema, aware_instant, read_time
 
 MAX_LIMIT = 1000
 DEFAULT_LIMIT = 100
+MAX_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,12 @@ def _read(param: Param, texts: list[str]) -> Any:  # noqa: ANN401 - whatever the
     if len(texts) > 1:
         raise Invalid("is given more than once")
     return param.read(texts[0])
+
+
+def check_span(wanted: Mapping[str, Any]) -> None:
+    """Raise FieldErrors when the parameter `to` lies before `from`."""
+    if None not in (wanted["from"], wanted["to"]) and wanted["to"] < wanted["from"]:
+        raise FieldErrors([("to", "is before from")])
 
 
 def openapi_params(params: Mapping[str, Param]) -> list[OpenApiParameter]:
@@ -110,9 +117,9 @@ def integer_param(
 
     def read(text: str) -> int:
         digits = text.removeprefix("-")
-        if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
+        if not (digits.isascii() and digits.isdigit()):
             raise Invalid("must be a whole number")
-        if not minimum <= int(text) <= maximum:
+        if len(digits) > MAX_DIGITS or not minimum <= int(text) <= maximum:
             raise Invalid(f"must be from {minimum} to {maximum}")
         return int(text)
 

@@ -10,9 +10,8 @@ from chronoproject.clock import db_now
 from jobs.api.base import TeamView, object_id, reply
 from jobs.api.openapi import IDEMPOTENCY_KEY, operation, ref
 from jobs.api.pages import cursor_param, one_instant, page
-from jobs.api.params import LIMIT, Param, instant_param, read_params
+from jobs.api.params import LIMIT, Param, check_span, instant_param, read_params
 from jobs.body import check_body
-from jobs.errors import FieldErrors
 from jobs.fields import instant_text, read_time
 from jobs.idempotency import Answer
 from jobs.selectors import job_get
@@ -55,9 +54,8 @@ class JobTicksView(TeamView):
 
 def _span(wanted: dict[str, Any], now: datetime) -> Span:
     """Return the span that is asked for, from the cursor on, as far as runs are kept."""
+    check_span(wanted)
     since, before = wanted["from"], wanted["to"]
-    if since is not None and before is not None and since > before:
-        raise FieldErrors([("to", "is before from")])
     oldest = ledger.oldest_hot(now)
     after = max(oldest, since or oldest) - INSTANT
     if wanted["cursor"] is not None:

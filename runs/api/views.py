@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from jobs.api.base import TeamView, object_id, reply
 from jobs.api.openapi import IDEMPOTENCY_KEY, operation, ref
 from jobs.api.pages import cursor_param, one_instant, page, time_and_id
-from jobs.api.params import LIMIT, Param, choice_param, instant_param, read_params
+from jobs.api.params import LIMIT, Param, check_span, choice_param, instant_param, read_params
 from jobs.body import check_body
 from jobs.choices import JobKind
 from jobs.errors import FieldErrors
@@ -39,7 +39,9 @@ TEAM_RUN_PARAMS = {**FILTERS, "cursor": cursor_param(time_and_id)}
 
 
 def filter_of(wanted: dict[str, Any]) -> RunFilter:
-    """Return the filter that read parameters state."""
+    """Return the filter that read parameters state; FieldErrors for a span that ends before it
+    begins."""
+    check_span(wanted)
     return RunFilter(wanted["status"], wanted["trigger"], wanted["from"], wanted["to"])
 
 

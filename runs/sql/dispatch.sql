@@ -52,13 +52,14 @@ UPDATE jobs SET retry_at = clock_timestamp() + make_interval(secs => %(retry_sec
 WHERE job_id = ANY(%(job_id)s::uuid[])
 
 -- name: next_due
--- Of the first hundred, which may all be quarantined; those of other shards are looked at later.
-SELECT min(greatest(next_run_at, retry_at)
+-- Of the first hundred; those of other shards are looked at later, a quarantine's end by polling.
+SELECT min(next_run_at
            + CASE WHEN %(bucket)s::int[] IS NULL OR bucket = ANY(%(bucket)s::int[])
                   THEN interval '0' ELSE make_interval(secs => %(help_after_sec)s) END)
 FROM (
-    SELECT next_run_at, retry_at, bucket FROM jobs
+    SELECT next_run_at, bucket FROM jobs
     WHERE enabled AND deleted_at IS NULL AND next_run_at IS NOT NULL
+      AND (retry_at IS NULL OR retry_at <= clock_timestamp())
     ORDER BY next_run_at LIMIT 100
 ) AS soonest
 

@@ -147,6 +147,9 @@ WHERE name = ANY(%(name)s::text[]) AND holder = %(holder)s
 UPDATE leases SET lease_until = clock_timestamp()
 WHERE holder = %(holder)s AND name ^@ ANY(%(kinds)s::text[])
 
+-- name: forget_lease
+DELETE FROM leases WHERE name = %(name)s AND holder = %(holder)s
+
 -- name: purge_leases
 -- A replica's presence bears its process's name, which does not come again.
 DELETE FROM leases

@@ -95,6 +95,57 @@ def test_hostile_payloads_of_a_trigger_are_refused_by_name(api: APIClient) -> No
 
 
 @pytest.mark.parametrize(
+    ("raw", "key"),
+    [
+        ('{"name": "a", "command": "x", "name": "b"}', "'name'"),
+        ('{"name": "a", "command": "x", "env": {"A": "1", "A": "1"}}', "'A'"),
+        ('{"name": "a", "command": "x", "tags": [{"\\r\\nX": 1, "\\u000d\\nX": 2}]}', r"'\r\nX'"),
+        (f'{{"{"k" * 500}": 1, "{"k" * 500}": 2}}', f"'{'k' * 100}…'"),
+    ],
+    ids=["at the top", "below", "control characters", "long"],
+)
+def test_a_key_that_stands_twice_is_a_400_that_names_it(api: APIClient, raw: str, key: str) -> None:
+    problem = problem_of(post_raw(api, raw))
+    assert (problem["status"], problem["detail"]) == (
+        400,
+        f"The body is not JSON: the key {key} stands twice in one object",
+    )
+    assert not Job.objects.exists()
+
+
+def test_a_key_may_stand_in_two_objects(api: APIClient) -> None:
+    body = '{"name": "a", "command": "x", "env": {"name": "b", "command": "y"}}'
+    assert post_raw(api, body).status_code == 201
+
+
+def test_what_a_client_sent_breaks_no_line_of_an_answers_words(api: APIClient) -> None:
+    name = "X\r\nSet-Cookie: a=b\u202e"
+    call = {"type": "http", "url": "http://example.org/", "headers": {name: "x"}}
+    problem = problem_of(api.post("/v1/jobs", {"name": "a", "payload": call}, format="json"))
+    assert [error["field"] for error in problem["errors"]] == [f"payload.headers.{name}"]
+    assert problem["detail"] == (r"Refused: payload.headers.X\r\nSet-Cookie: a=b\u202e.")
+
+
+def test_a_limit_out_of_range_is_told_so(api: APIClient) -> None:
+    for limit in ("0", "1001", "-5", "9" * 20, "9" * 5000, "-" + "9" * 20):
+        (error,) = problem_of(api.get(f"/v1/jobs?limit={limit}"))["errors"]
+        assert error == {"field": "limit", "message": "must be from 1 to 1000"}
+    (error,) = problem_of(api.get("/v1/jobs?limit=1.5"))["errors"]
+    assert error == {"field": "limit", "message": "must be a whole number"}
+
+
+def test_a_span_that_ends_before_it_begins_is_refused(api: APIClient) -> None:
+    job = make_job()
+    span = "from=2030-01-02T00:00:00Z&to=2030-01-01T00:00:00Z"
+    empty = "from=2030-01-01T00:00:00Z&to=2030-01-01T00:00:00Z"
+    for path in ("/v1/runs", f"/v1/jobs/{job.job_id}/runs", f"/v1/jobs/{job.job_id}/ticks"):
+        assert problem_of(api.get(f"{path}?{span}"))["errors"] == [
+            {"field": "to", "message": "is before from"}
+        ]
+        assert api.get(f"{path}?{empty}").json()["results"] == []
+
+
+@pytest.mark.parametrize(
     "query",
     [
         "limit=0",

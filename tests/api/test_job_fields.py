@@ -14,7 +14,7 @@ from tests.factories import job_definition
 
 pytestmark = pytest.mark.django_db
 
-HTTP = {"type": "http", "url": "https://example.org/"}
+HTTP: dict[str, Any] = {"type": "http", "url": "https://example.org/"}
 TASK = {"type": "task", "task": "chrono.echo"}
 
 REFUSED_CALLS: list[tuple[dict[str, Any], set[str]]] = [
@@ -71,6 +71,13 @@ ACCEPTED: list[tuple[dict[str, Any], Any]] = [
         {"payload": HTTP | {"expectStatus": [200, 404]}},
         HTTP | {"method": "GET", "headers": {}, "body": None, "expectStatus": [200, 404]},
     ),
+    *(
+        (
+            {"payload": HTTP | {"expectStatus": status}},
+            HTTP | {"method": "GET", "headers": {}, "body": None, "expectStatus": status},
+        )
+        for status in (204, "2xx", "200-204", "404-404", [200, "3xx", "401-403"], None)
+    ),
     ({"payload": TASK | {"kwargs": {"text": "hi"}}}, TASK | {"args": [], "kwargs": {"text": "hi"}}),
 ]
 
@@ -105,3 +112,16 @@ def test_dates_bound_the_next_run(api: APIClient) -> None:
     assert read["nextRunAt"] >= later
     over = job_definition(schedule="0 0 * * *", endsAt=instant_text(now - timedelta(days=1)))
     assert api.post("/v1/jobs", over, format="json").json()["nextRunAt"] is None
+
+
+def test_an_owner_other_than_the_tokens_team_is_refused(api: APIClient) -> None:
+    body = {"name": "a job", "command": "true"}
+    made = api.post("/v1/jobs", body | {"owner": "data"}, format="json")
+    assert (made.status_code, made.json()["owner"]) == (201, "data")
+    path = f"/v1/jobs/{made.json()['id']}"
+    calls = (("post", "/v1/jobs"), ("put", path), ("patch", path), ("put", f"{path}?dryRun=true"))
+    for method, target in calls:
+        answer = getattr(api, method)(target, body | {"owner": "other"}, format="json")
+        assert fields_of(answer) == {"owner"}
+    assert api.get(path).json() == made.json()
+    assert Job.objects.count() == 1

@@ -4,11 +4,13 @@ from datetime import datetime
 
 import pytest
 import redis
-from pytest_django import DjangoCaptureOnCommitCallbacks
+from pytest_django import DjangoCaptureOnCommitCallbacks, Settings
 from rest_framework.test import APIClient
 
+from jobs.fields import optional_instant_text
 from jobs.models import AuditEntry, Job, Team
 from runs import lifecycle, services
+from runs.execution import held_of
 from runs.models import Run, Worker
 from runs.selectors import run_ref
 from tests.api.support import fields_of, problem_of
@@ -296,6 +298,58 @@ def test_explain_says_how_a_run_ended(api: APIClient) -> None:
     api.post(f"/v1/runs/{run.run_id}/cancel")
     assert api.get(path).json()["summary"] == (
         "Ended cancelled after attempt 1: it was cancelled on request."
+    )
+
+
+def test_explain_tells_a_lost_attempt_that_is_tried_again_from_the_last_one(
+    api: APIClient, settings: Settings
+) -> None:
+    settings.CHRONO_MAX_LOST = 1
+    for reason, words in (
+        ("crashed", "its process died"),
+        ("worker_lost", "its worker stopped renewing the lease"),
+    ):
+        run = make_run(make_job())
+        path = f"/v1/runs/{run.run_id}/explain"
+        lifecycle.lose([held_of(claim_run(run))], reason=reason)
+        due = optional_instant_text(read_run(run_ref(run)).available_at)
+        assert api.get(path).json()["summary"] == (
+            f"Attempt 1 did not succeed ({words}); the next is due at {due}."
+        )
+        Run.objects.filter(run_id=run.run_id).update(available_at=run.created_at)
+        lifecycle.promote()
+        lifecycle.lose([held_of(claim_run(run))], reason=reason)
+        assert api.get(path).json()["summary"] == (
+            f"Ended dead after attempt 2: {words}, more often than is tried again."
+        )
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("definition", "its definition cannot be executed"),
+        ("exception", "its task raised an exception"),
+        ("http_status", "its call was answered with a status that expectStatus does not name"),
+        ("connection", "its call got no whole answer"),
+        ("address_refused", "its call goes to an address that jobs may not call"),
+        ("output", "its output cannot be kept"),
+        ("internal", "the worker failed on it"),
+    ],
+)
+def test_explain_carries_the_error_that_a_reason_stands_for(
+    api: APIClient, reason: str, words: str
+) -> None:
+    run = make_run(make_job(retries=1))
+    path = f"/v1/runs/{run.run_id}/explain"
+    finish_run(claim_run(run), "retrying", reason=reason, error="what\nwas said", retry_in_sec=0)
+    due = optional_instant_text(read_run(run_ref(run)).available_at)
+    assert api.get(path).json()["summary"] == (
+        f"Attempt 1 did not succeed ({words}: what was said); the next is due at {due}."
+    )
+    lifecycle.promote()
+    finish_run(claim_run(run), "dead", reason=reason, error="Host: 'x' is no host.")
+    assert api.get(path).json()["summary"] == (
+        f"Ended dead after attempt 2: {words}: Host: 'x' is no host."
     )
 
 

@@ -117,6 +117,8 @@ def test_other_schedules(
         ({"payload": '{"type": "http", "url": "https://x.y/"}'}, "payload", "exactly one"),
         ({"command": None, "payload": '{"type": "http", "url": "ftp://x"}'}, "payload", "http://"),
         ({"payload": "{"}, "payload", "valid JSON"),
+        ({"payload": '{"type": "http", "type": "task"}'}, "payload", "'type' stands twice"),
+        ({"env": '{"A": "1", "A": "2"}'}, "env", "'A' stands twice"),
         ({"env": '{"CHRONO_RUN_ID": "x"}'}, "env", "set by Chrono"),
         ({"env": "[1]"}, "env", "must be an object"),
         ({"run_at": "2001-01-01T00:00:00"}, "run_at", "in the past"),

@@ -191,6 +191,16 @@ def test_a_job_that_cannot_be_decided_is_set_aside_and_its_neighbours_go_out() -
     assert poison.quarantine_reason == ""
 
 
+def test_many_quarantined_jobs_do_not_hide_the_next_tick() -> None:
+    due = this_minute()
+    for _ in range(101):
+        support.job(schedule="broken", next_run_at=due, retry_at=due + 60 * MINUTE)
+    support.job(schedule=hourly(due), next_run_at=db_now() - timedelta(seconds=1))
+    replica = Dispatcher("d1")
+    replica.shards.refresh()
+    assert replica.idle_sec() < 0.1
+
+
 @pytest.mark.django_db(transaction=True)
 def test_a_statement_that_fails_is_taken_apart_until_the_offender_stands_alone() -> None:
     due = this_minute()

@@ -116,6 +116,23 @@ def test_many_runs_share_messages_with_time_for_all_of_them() -> None:
     assert sizes == [1, 1, 2, 20, 20]
 
 
+def test_runs_of_many_schedules_share_messages_where_nothing_else_differs(
+    empty_broker: redis.Redis,
+) -> None:
+    groups = [
+        replace(outgoing(), runs=[(str(uuid.UUID(int=100 * group + n)), TICK) for n in range(4)])
+        for group in range(64)
+    ]
+    other = replace(outgoing(), limits=(9, 8), runs=[(str(uuid.UUID(int=7)), TICK)])
+    assert publisher.push([*groups[:32], other, *groups[32:]])
+    made = [json.loads(raw) for raw in empty_broker.lrange(QUEUE, 0, -1)]
+    named = [json.loads(base64.b64decode(one["body"]))[0][0] for one in made][::-1]
+    assert [len(refs) for refs in named] == [4] * 64 + [1]
+    expected = [run for group in [*groups, other] for run in group.runs]
+    assert [tuple(ref) for refs in named for ref in refs] == expected
+    assert [one["headers"]["timelimit"] for one in made] == [[9, 8]] + [[280, 240]] * 64
+
+
 def test_every_message_of_a_batch_has_its_own_id() -> None:
     runs = [(str(uuid.UUID(int=n)), TICK) for n in range(3)]
     made = [json.loads(raw) for raw in replace(outgoing(), runs=runs).envelopes()]

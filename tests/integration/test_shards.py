@@ -84,6 +84,7 @@ def test_a_clean_stop_hands_over_at_once() -> None:
         look_again(one, two)
     one.hand_over()
     assert (one.held, one.buckets()) == ((), [])
+    assert not Lease.objects.filter(name="replica/a").exists()
     look_again(two)
     assert two.held == tuple(range(16))
 

@@ -34,6 +34,27 @@ def test_what_stands_behind_a_long_one_is_given_back() -> None:
     assert given == [2, 3, 4, 12, 13, 14]
 
 
+def test_that_an_item_takes_long_is_told_once_whatever_stands_behind_it() -> None:
+    told: list[list[int]] = []
+    was_told = threading.Event()
+
+    def tell(items: list[int]) -> None:
+        told.append(items)
+        was_told.set()
+
+    line = Lineup(tell, patience_sec=0.01)
+    line.put([1, 2])
+    line.take()
+    line.take()  # the last of several: those before it may wait to be recorded
+    assert was_told.wait(30)
+    was_told.clear()
+    assert not was_told.wait(0.1)
+    line.put([3])
+    line.take()  # nothing waits for a lone one
+    assert not was_told.wait(0.1)
+    assert told == [[]]
+
+
 def test_a_line_ends_only_once_the_rest_has_been_given_back() -> None:
     began, may_end = threading.Event(), threading.Event()
     told: list[str] = []

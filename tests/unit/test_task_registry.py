@@ -1,12 +1,15 @@
 """Python tasks: names, signatures, contexts."""
 
+import logging
+import uuid
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 from pytest_django.fixtures import Settings
 
-from runs import task_registry
+from runs import slots, task_registry
 from runs.task_registry import RunContext, check_arguments, registered, task
 
 
@@ -106,3 +109,24 @@ def test_the_context_is_given_to_those_who_take_it() -> None:
         check_arguments("test.asks", [], {"run": 1})
     with pytest.raises(TypeError, match="run"):
         check_arguments("test.plain", [], {"run": 1})
+
+
+@pytest.mark.parametrize(
+    ("told", "reported"),
+    [
+        ((3, 10), (3, 10)),
+        ((1.9, 1e308), (1, 2**63 - 1)),
+        ((-1, 2**64), (0, 2**63 - 1)),
+        ((float("nan"), float("inf")), (0, 2**63 - 1)),
+    ],
+)
+def test_progress_of_any_size_can_be_reported(
+    told: tuple[float, float], reported: tuple[int, int]
+) -> None:
+    table = slots.SlotTable.create(slots=1, entries=1, fence_ns=1)
+    entry = table.slots[0].entries[0]
+    at = datetime(2030, 1, 1, tzinfo=UTC)
+    logger = logging.getLogger("test")
+    run = RunContext(uuid.uuid4(), uuid.uuid4(), 1, at, at, logger, entry.set_progress)
+    run.progress(*told)
+    assert entry.progress() == reported

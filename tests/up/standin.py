@@ -33,6 +33,12 @@ MANAGE = (
 import os, sys
 if sys.argv[1] == "migrate":
     sys.exit("no such table" if os.environ.get("FAKE_FAILING") == "migrate" else 0)
+if "--check" in sys.argv and os.environ.get("FAKE_REFUSED"):
+    print("WARNING something else")
+    print("CommandError:", os.environ["FAKE_REFUSED"], file=sys.stderr)
+    sys.exit(2)
+if "--check" in sys.argv:
+    sys.exit("no shim" if os.environ.get("FAKE_FAILING") == "check" else 0)
 if sys.argv[1] == "bootstrap":
     print("made the team")
     print(open(sys.argv[sys.argv.index("--credentials") + 1]).read())

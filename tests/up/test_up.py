@@ -100,6 +100,28 @@ def test_kill_9_of_the_supervisor_ends_all_and_the_next_start_is_clean(chrono: C
     assert old.isdisjoint(chrono.pids.values())
 
 
+def test_status_tells_what_a_killed_supervisor_left(chrono: Chrono) -> None:
+    started = chrono.up("--detach", FAKE_STUBBORN="worker-1")
+    assert started.returncode == 0, started.stderr
+    pids = chrono.pids
+    os.kill(chrono.supervisor, signal.SIGKILL)
+    others = [pid for name, pid in pids.items() if name != "worker-1"]
+    assert eventually(lambda: not any(linux.start_ticks(pid) for pid in others))
+    status = chrono.up("--status")
+    assert status.returncode == 3
+    # web and flower have no child that could outlive them
+    assert status.stdout.splitlines() == [
+        f"No supervisor runs in {chrono.home}, but what it left does; bin/up --stop ends it",
+        f"  dispatcher-1   pid {pids['dispatcher-1']:<8} is gone, but not all of its group",
+        f"  dispatcher-2   pid {pids['dispatcher-2']:<8} is gone, but not all of its group",
+        f"  worker-1       pid {pids['worker-1']:<8} still lives",
+        f"  maintenance    pid {pids['maintenance']:<8} is gone, but not all of its group",
+    ]
+    assert chrono.up("--stop").returncode == 0
+    status = chrono.up("--status")
+    assert (status.returncode, status.stdout) == (3, f"Nothing runs in {chrono.home}\n")
+
+
 def test_stop_ends_what_a_killed_supervisor_left(chrono: Chrono) -> None:
     chrono.up("--detach")
     os.kill(chrono.supervisor, signal.SIGKILL)
@@ -167,6 +189,7 @@ def has_table(chrono: Chrono) -> bool:
         ("CHRONO_PORT", "eighty", "CHRONO_PORT must be a whole number from 1 to 65535"),
         ("CHRONO_HOME", "/dev/null/home", "cannot write in CHRONO_HOME /dev/null/home"),
         ("FAKE_FAILING", "migrate", "no such table"),
+        ("FAKE_FAILING", "check", "check ended with 1: no shim"),
         ("FAKE_FAILING", "dispatcher-2", "dispatcher-2 does not stay up"),
     ],
 )
@@ -182,8 +205,24 @@ def test_a_fault_is_told_in_one_line(chrono: Chrono, setting: str, value: str, t
 def test_a_fault_of_a_detached_start_is_told_too(chrono: Chrono) -> None:
     done = chrono.up("--detach", FAKE_FAILING="migrate")
     assert done.returncode == 1
-    assert done.stderr.startswith("bin/up: manage.py migrate ended with 1: no such table")
+    assert done.stderr.startswith("bin/up: migrate ended with 1: no such table")
     assert chrono.processes() == []
+
+
+@pytest.mark.parametrize("words", [(), ("--detach",)])
+def test_what_a_worker_refuses_is_told_as_its_sentence(
+    chrono: Chrono, words: tuple[str, ...]
+) -> None:
+    done = chrono.up(*words, FAKE_REFUSED="CHRONO_RUN_AS: no user 'x'")
+    assert done.returncode == 1
+    assert done.stderr == "bin/up: CHRONO_RUN_AS: no user 'x'\n"
+    assert chrono.processes() == []
+
+
+def test_without_workers_nobody_asks_what_they_need(chrono: Chrono) -> None:
+    done = chrono.up("--detach", CHRONO_WORKERS="0", FAKE_REFUSED="CHRONO_RUN_AS: no user 'x'")
+    assert done.returncode == 0, done.stderr
+    assert "worker-1" not in chrono.pids
 
 
 def test_a_wrong_password_is_told_without_the_password(chrono: Chrono) -> None:

@@ -37,6 +37,8 @@ def test_outcomes() -> None:
         task("sample.return", "nul"),
         task("sample.nosuch"),
         task("sample.talk"),
+        task("chrono.sleep", "a"),
+        task("chrono.sleep", True),
         task("chrono.noop"),
     ]
     with harness(works) as h:
@@ -54,6 +56,8 @@ def test_outcomes() -> None:
         ("output", "return value holds a NUL character"),
         ("definition", "no task 'sample.nosuch' is registered"),
         ("definition", "missing a required argument: 'text'"),
+        ("exception", "TypeError: seconds must be a number, not 'a'"),
+        ("exception", "TypeError: seconds must be a number, not True"),
     ]
     assert (ended[-1]["result"], ended[-1]["log"]) == ("succeeded", "")
 
@@ -90,7 +94,7 @@ def test_a_limit_interrupts_and_then_kills() -> None:
 
 def test_cancel_fence_and_loss() -> None:
     with harness(
-        [task("chrono.sleep", 60, grace_sec=30)],
+        [task("chrono.sleep", 1e308, grace_sec=30)],
         [task("sample.stubborn", 60, grace_sec=0.3)],
         reclaim=True,
     ) as h:

@@ -1,8 +1,6 @@
 """The worker as it runs in production: Celery, PostgreSQL, Valkey, real kills."""
 
-import base64
 import itertools
-import json
 import os
 import signal
 import subprocess
@@ -13,12 +11,11 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
-import redis
 from django.core.management import CommandError, call_command
 from django.db import connection
 from pytest_django.fixtures import Settings
 
-from runs import lifecycle, log_stream, publisher
+from runs import lifecycle, log_stream
 from runs.models import Run, Worker
 from runs.records import RunRef
 from runs.sweeps.reaper import Reaper
@@ -44,15 +41,6 @@ _numbers = itertools.count(1)
 
 def marker() -> str:
     return f"3800.{os.getpid()}{next(_numbers):04d}"
-
-
-@pytest.fixture(scope="module")
-def shared_worker(
-    django_db_setup: None, django_db_blocker: pytest.FixtureRequest
-) -> Iterator[RunningWorker]:
-    """One worker for the tests that do not hurt it."""
-    with django_db_blocker.unblock(), worker(concurrency=2) as running:  # type: ignore[attr-defined]
-        yield running
 
 
 def log_of(run: Run) -> str:
@@ -108,46 +96,6 @@ def test_a_cancel_reaches_a_running_attempt_within_two_seconds_and_grace(
         assert (ended.status, ended.reason) == ("cancelled", "user")
     assert time.monotonic() - asked < 2 + 1 + 2  # and two seconds for a busy machine
     assert marked(mark) == []
-
-
-def test_a_message_may_name_many_runs(shared_worker: RunningWorker, valkey: redis.Redis) -> None:
-    runs = [shared_worker.calls("chrono.noop", pool="nobody-serves") for _ in range(40)]
-    raw = valkey.rpop("nobody-serves.normal")
-    assert isinstance(raw, bytes)
-    valkey.lpush(f"{shared_worker.pool}.low", message_for(raw, runs))
-    done = [until(run, "succeeded") for run in runs]
-    assert {run.worker_id for run in done} == {shared_worker.worker_id}
-    assert len({run.claim_id for run in done}) == 2  # a pool child holds 32 at once
-
-
-def test_runs_behind_a_long_one_are_given_back_unstarted(
-    shared_worker: RunningWorker, valkey: redis.Redis
-) -> None:
-    runs = [shared_worker.calls("chrono.sleep", 3, pool="nobody-serves") for _ in range(4)]
-    raw = valkey.rpop("nobody-serves.normal")
-    assert isinstance(raw, bytes)
-    valkey.delete("nobody-serves.normal")
-    valkey.lpush(f"{shared_worker.pool}.low", message_for(raw, runs))
-    eventually(lambda: valkey.llen("nobody-serves.normal") == 3)
-    messages = [json.loads(found) for found in valkey.lrange("nobody-serves.normal", 0, -1)]
-    named = {json.loads(base64.b64decode(message["body"]))[0][0][0][0] for message in messages}
-    (long,) = [run for run in runs if str(run.run_id) not in named]
-    assert current(long).status == "running"
-    for run in runs:
-        if run != long:
-            back = current(run)
-            assert (back.status, back.attempt, back.attempt_limit) == ("queued", 0, 1)
-            assert (back.claim_id, back.started_at, back.lease_until) == (None, None, None)
-            assert (back.lost_count, attempts(run)) == (0, [])
-    assert until(long, *DONE).status == "succeeded"
-
-
-def message_for(raw: bytes, runs: list[Run]) -> bytes:
-    """Return the message with the references of all these runs in it."""
-    message = json.loads(raw)
-    refs = [[str(run.run_id), run.scheduled_for.isoformat()] for run in runs]
-    body = f"[[{json.dumps(refs)}], {publisher.EMBED}]".encode()
-    return json.dumps({**message, "body": base64.b64encode(body).decode()}).encode()
 
 
 def test_a_pool_child_keeps_its_connection(shared_worker: RunningWorker) -> None:

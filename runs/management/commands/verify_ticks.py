@@ -24,7 +24,8 @@ class Command(BaseCommand):
 
     help = (
         "Recompute every tick from the definitions in force, compare with runs and misfires, and "
-        "print what is missing, duplicate or unexplained. Exits 1 if there is any, 2 for bad usage."
+        "print what is missing, duplicate or unexplained. Exits 1 if there is any, 2 if it cannot "
+        "tell."
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:

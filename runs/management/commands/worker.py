@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from typing import NoReturn
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
@@ -41,14 +42,17 @@ class Command(BaseCommand):
             action="store_true",
             help="also serve the queue of the console's large operations",
         )
+        parser.add_argument(
+            "--check", action="store_true", help="only say whether it can start: exit code 0 or 2"
+        )
 
     def handle(self, *args: object, **options: str) -> None:
         """Check what the worker needs, then become it."""
         if options["pool"] != "prefork":
-            raise CommandError("only the prefork pool can enforce time limits and leases")
+            _refuse("only the prefork pool can enforce time limits and leases")
         pools = [pool.strip() for pool in options["pools"].split(",") if pool.strip()]
         if not pools or int(options["concurrency"]) < 1:
-            raise CommandError("a worker needs a pool, and a concurrency of at least 1")
+            _refuse("a worker needs a pool, and a concurrency of at least 1")
         check_database()
         check_broker()
         try:
@@ -60,8 +64,15 @@ class Command(BaseCommand):
                 operations=bool(options["operations"]),
             )
         except (ImproperlyConfigured, OSError) as error:
-            raise CommandError(first_line(error)) from error
+            _refuse(first_line(error), error)
+        if options["check"]:
+            worker.close()
+            return
         sys.exit(worker.run())
+
+
+def _refuse(reason: str, error: Exception | None = None) -> NoReturn:
+    raise CommandError(reason, returncode=2) from error
 
 
 def check_database() -> None:
@@ -70,7 +81,7 @@ def check_database() -> None:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1 FROM runs LIMIT 0")
     except DatabaseError as error:
-        raise CommandError(f"database: {first_line(error)}") from error
+        _refuse(f"database: {first_line(error)}", error)
     finally:
         connection.close()  # pool children must not inherit it
 
@@ -81,4 +92,4 @@ def check_broker() -> None:
         try:
             broker.ensure_connection(max_retries=BROKER_RETRIES, interval_start=0.2)
         except (OperationalError, OSError, ValueError) as error:
-            raise CommandError(f"broker {broker.as_uri()}: {first_line(error)}") from error
+            _refuse(f"broker {broker.as_uri()}: {first_line(error)}", error)
