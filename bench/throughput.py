@@ -3,7 +3,8 @@
 Chrono's runs are recorded and published while its worker idles; time counts from just before the
 first is recorded to the last one's finish, each claimed, leased and finished in PostgreSQL. The
 queue of a peer is filled beforehand, and time counts from its first execution: its best case.
-`alone` is Chrono so too, with one run a message, as runs are published that come one by one.
+`alone` is Chrono so too, with one run a message, as runs are published that come one by one. The
+slow ones get fewer runs: rates are compared.
 
 Run as `python -m bench.throughput`; exits 1 when a ratio misses its target.
 """
@@ -13,6 +14,7 @@ import os
 import sys
 import tempfile
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -121,16 +123,21 @@ def in_turns(home: Path, options: argparse.Namespace) -> dict[str, list[dict[str
     payload = {"type": "task", "task": "chrono.noop"}
     noop = fleet.make_job(name="noop", payload=payload)
     true = fleet.make_job(name="true", command=["true"])
+    steps: dict[str, Callable[[], dict[str, float]]] = {
+        "chrono tasks": lambda: chrono(home, noop, tasks),
+        "celery": lambda: peer(home, "celery", tasks // 2),
+        "celery-results": lambda: peer(home, "celery-results", tasks // 5),
+        "procrastinate": lambda: peer(home, "procrastinate", tasks // 5),
+        "chrono tasks alone": lambda: alone(home, noop, tasks // 5),
+        "chrono commands": lambda: chrono(home, true, commands),
+        "celery-command": lambda: peer(home, "celery-command", commands // 2),
+        "chrono commands alone": lambda: alone(home, true, commands // 2),
+    }
     found: dict[str, list[dict[str, float]]] = defaultdict(list)
     for _ in range(options.rounds):
-        found["chrono tasks"].append(chrono(home, noop, tasks))
-        found["celery"].append(peer(home, "celery", tasks))
-        found["celery-results"].append(peer(home, "celery-results", tasks // 5))
-        found["procrastinate"].append(peer(home, "procrastinate", tasks // 2))
-        found["chrono tasks alone"].append(alone(home, noop, tasks // 5))
-        found["chrono commands"].append(chrono(home, true, commands))
-        found["celery-command"].append(peer(home, "celery-command", commands))
-        found["chrono commands alone"].append(alone(home, true, commands // 2))
+        for name, step in steps.items():
+            found[name].append(step())
+            print(name, found[name][-1], file=sys.stderr, flush=True)
     return found
 
 
