@@ -161,7 +161,6 @@ NO_USER = "CHRONO_RUN_AS: no user 'no-such-user'" if os.geteuid() == 0 else ""
         ({"CHRONO_STORAGE_URL": "ftp://x"}, "CHRONO_STORAGE_URL: scheme 'ftp' is not file or s3"),
         ({"CHRONO_RUN_AS": "no-such-user"}, NO_USER),
         ({"CHRONO_TASK_MODULES": "no.such"}, "CHRONO_TASK_MODULES: no.such: No module named 'no'"),
-        ({"CHRONO_POOLS": ","}, "a worker needs a pool, and a concurrency of at least 1"),
     ],
     ids=str,
 )

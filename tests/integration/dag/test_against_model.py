@@ -135,7 +135,7 @@ def test_two_hundred_jobs_behave_as_on_paper() -> None:
     acts: list[Callable[[], None]] = [
         world.claim, world.finish, world.kill, world.promote, world.cancel, world.rerun,
     ]  # fmt: skip
-    for _ in range(150):
+    for _ in range(90):
         (act,) = rng.choices(acts, [10, 10, 1, 2, 1, 2])
         with committed():
             act()

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 # The night in which Europe puts its clocks on; Lord Howe and Chile follow a week later.
 START = datetime(2026, 3, 28, 22, 30, tzinfo=UTC)
 # CHRONO_TEST_EDITS=1000 takes half a minute, and CHRONO_TEST_SEED draws other ones.
-EDITS = int(os.environ.get("CHRONO_TEST_EDITS", "250"))
+EDITS = int(os.environ.get("CHRONO_TEST_EDITS", "150"))
 SEED = int(os.environ.get("CHRONO_TEST_SEED", "1"))
 JOBS = 12
 SCHEDULES: tuple[Any, ...] = (

@@ -18,12 +18,12 @@ def test_a_year_of_ticks_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(set(ZONES)) == 40
     world = World(monkeypatch, YEAR)
     simulated = [one for name in WHOLE for one in whole_year(world, name)]
-    simulated += [one for name in ZONES for one in around_changes(world, name, REACH)]
+    simulated += [one for name in ZONES[::3] for one in around_changes(world, name, REACH)]
     world.run_until(YEAR_END, 3 * DAY)
     expected = check(simulated)
     assert {len(one.gaps) for one in simulated} == {0, 1}
     tally, problems = world.verify()
     assert problems == []
     assert (tally.expected, tally.found, tally.due) == (expected, expected, 0)
-    assert expected > 15_000
+    assert expected > 10_000
     assert sum(world.fates(simulated[2].job).values()) == 365
