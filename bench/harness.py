@@ -88,8 +88,6 @@ def execute(statement: str, *params: Any) -> list[tuple[Any, ...]]:  # noqa: ANN
 
 def make_jobs(count: int, schedules: Sequence[str], team: str = "bench") -> int:
     """Insert `count` no-op task jobs with version 1, spread over the schedules; return the team."""
-    from jobs.cron import TZDATA_VERSION
-
     ((team_id,),) = execute(
         "INSERT INTO teams (slug, name) VALUES (%s, %s)"
         " ON CONFLICT (slug) DO UPDATE SET name = excluded.name RETURNING team_id",
@@ -116,6 +114,16 @@ def make_jobs(count: int, schedules: Sequence[str], team: str = "bench") -> int:
         payload,
         count,
     )
+    _make_versions()
+    execute("VACUUM (ANALYZE) jobs")
+    execute("VACUUM (ANALYZE) job_versions")
+    return int(team_id)
+
+
+def _make_versions() -> None:
+    """Give each job that has none its version 1."""
+    from jobs.cron import TZDATA_VERSION
+
     execute(
         """
         INSERT INTO job_versions (job_id, version, definition, change, changed_by, valid_from,
@@ -128,9 +136,6 @@ def make_jobs(count: int, schedules: Sequence[str], team: str = "bench") -> int:
         """,
         TZDATA_VERSION,  # or else the first dispatcher computes every next tick anew
     )
-    execute("VACUUM (ANALYZE) jobs")
-    execute("VACUUM (ANALYZE) job_versions")
-    return int(team_id)
 
 
 def show(figures: dict[str, Any]) -> None:

@@ -32,14 +32,15 @@ class Bell:
         self._heard_on: object = None
 
     def wait(self, stop: Stop, seconds: float) -> None:
-        """Wait for a ring or for `stop`, for so many seconds at most."""
+        """Wait for a ring or for `stop`, for so many seconds at most. Raises OperationalError."""
         raw = self._listening()
-        if list(raw.notifies(timeout=0)):
-            return  # it rang while the connection was busy
-        sources: list[Stop | psycopg.Connection[tuple[object, ...]]] = [stop, raw]
-        readable, _, _ = select.select(sources, [], [], max(0.0, seconds))
-        if raw in readable:
-            list(raw.notifies(timeout=0))
+        with connection.wrap_database_errors:  # psycopg's own are none of Django's
+            if list(raw.notifies(timeout=0)):
+                return  # it rang while the connection was busy
+            sources: list[Stop | psycopg.Connection[tuple[object, ...]]] = [stop, raw]
+            readable, _, _ = select.select(sources, [], [], max(0.0, seconds))
+            if raw in readable:
+                list(raw.notifies(timeout=0))
 
     def _listening(self) -> psycopg.Connection[tuple[object, ...]]:
         connection.ensure_connection()

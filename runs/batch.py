@@ -22,11 +22,11 @@ from runs.floor import SQL
 from runs.ids import day_of
 from runs.publisher import time_limits
 from runs.records import NewMisfire, NewRun, QueuedTicks
+from runs.shards import HELP_AFTER_SEC
 
 logger = logging.getLogger(__name__)
 
 QUARANTINE_SEC = 60
-HELP_AFTER_SEC = 0.5  # due for so long, a job is anybody's: its shard's holder is busy, or dead
 MEMBER = ("job_id", "owner", "version")
 SHARED = tuple(field.name for field in fields(DueJob) if field.name not in MEMBER)
 

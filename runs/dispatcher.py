@@ -20,11 +20,11 @@ from chronoproject.bell import Bell
 from chronoproject.clock import db_now
 from chronoproject.process import Stop, cycle_until, first_line
 from runs import partitions, tzdata
-from runs.batch import HELP_AFTER_SEC, Batch, dispatch, due_to, quarantine
-from runs.figures import BatchFigures, DispatchFigures
+from runs.batch import Batch, dispatch, due_to, quarantine
+from runs.figures import DispatchFigures
 from runs.floor import SQL
 from runs.leases import NamedLease
-from runs.shards import Shards
+from runs.shards import HELP_AFTER_SEC, Shards
 from runs.sweeps import DISPATCHER, Sweeper
 
 logger = logging.getLogger(__name__)
@@ -112,23 +112,9 @@ class Dispatcher:
             began = time.perf_counter()
             batch = self._dispatch_batch(now)
             batches.append(batch)
-            self._keep(batch, now, time.perf_counter() - began)
+            self.figures.add(batch, now, time.perf_counter() - began)
         self.figures.write_if_due(self.shards.held)
         return batches
-
-    def _keep(self, batch: Batch, now: datetime, took_sec: float) -> None:
-        if batch.due_since is not None:
-            stages_sec = batch.claim_sec + batch.decide_sec + batch.record_sec
-            figures = BatchFigures(
-                jobs=batch.jobs,
-                ticks=batch.recorded,
-                lag_sec=(now - batch.due_since).total_seconds() + took_sec,
-                claim_sec=batch.claim_sec,
-                decide_sec=batch.decide_sec,
-                record_sec=batch.record_sec,
-                publish_sec=max(0.0, took_sec - stages_sec),
-            )
-            self.figures.add(figures, len(batch.quarantined))
 
     def idle_sec(self) -> float:
         """Return how long there is nothing to do: until the next due instant, a second at most."""
@@ -183,6 +169,10 @@ class Dispatcher:
                 misfires=sum(part.misfires for part in parts),
                 quarantined=tuple(chain.from_iterable(part.quarantined for part in parts)),
                 is_full=True,
+                due_since=min((part.due_since for part in parts if part.due_since), default=None),
+                claim_sec=sum(part.claim_sec for part in parts),
+                decide_sec=sum(part.decide_sec for part in parts),
+                record_sec=sum(part.record_sec for part in parts),
             )
 
     def _ensure_days(self, days: Set[date]) -> None:

@@ -4,7 +4,6 @@ A step that talks to PostgreSQL waits it out: a claim or a finish whose COMMIT g
 back by claim_id, so that an outage costs time and neither an outcome nor a second execution.
 """
 
-import contextlib
 import json
 import logging
 import os
@@ -12,7 +11,8 @@ import random
 import time
 import uuid
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -108,7 +108,7 @@ class Execution:
     def record_ended(self) -> None:
         """Record what has ended, each attempt by the one thread that gets it."""
         mine: list[Ended] = []
-        with contextlib.suppress(IndexError):
+        with suppress(IndexError):
             while True:
                 mine.append(self.ended.popleft())
         self.record(mine)
@@ -119,14 +119,26 @@ class Execution:
         Called from the line's own thread. Runs are given back until the database answers, for
         nobody else will start them.
         """
+        held = [held_of(run) for run, _ in unstarted]
         try:
-            if unstarted:
-                held = [held_of(run) for run, _ in unstarted]
+            with self.letting_go([one.run_id for one in held]):
                 wait_out(partial(lifecycle.lose, held, reason="put_back"))
-                self.child.release([run.run_id for run, _ in unstarted])
             self.record_ended()
         finally:
             connection.close()
+
+    @contextmanager
+    def letting_go(self, run_ids: Sequence[uuid.UUID]) -> Iterator[None]:
+        """Hold the runs no more after the block, nor after a statement in it has failed for good.
+
+        Their leases then run out. When this process ends, the main process judges by what it held.
+        """
+        try:
+            yield
+        except Exception:
+            self.child.release(run_ids)
+            raise
+        self.child.release(run_ids)
 
     # --- claim ------------------------------------------------------------------------------
 
@@ -201,17 +213,14 @@ class Execution:
 
     def record(self, ended: Sequence[Ended]) -> None:
         """Write the outcomes down, however long that takes; then let the runs go."""
-        if not ended:
-            return
-        self._lose([one for one in ended if one.outcome.result == "lost"])
-        results = [result_of(one) for one in ended if one.outcome.result != "lost"]
-        if results:
+        with self.letting_go([one.run.run_id for one in ended]):
+            self._lose([one for one in ended if one.outcome.result == "lost"])
+            results = [result_of(one) for one in ended if one.outcome.result != "lost"]
             try:
                 self._finish(results)
             except DataError as error:
                 logger.warning("an outcome cannot be stored: %s", first_line(error))
                 self._finish([without_output(result, error) for result in results])
-        self.child.release([one.run.run_id for one in ended])
 
     def _finish(self, results: Sequence[Result]) -> None:
         pauses = Pauses()

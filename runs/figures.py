@@ -5,33 +5,24 @@ One row a dispatcher replica and one a queue, overwritten every few seconds.
 
 import json
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from datetime import datetime
+from statistics import median_high
 from typing import Any
 
 import redis
 
 from chronoproject.clock import db_now
 from runs import floor, publisher
+from runs.batch import Batch
 from runs.sweeps import DISPATCHER, Sweep, register
 
 DISPATCHER_KIND, QUEUE_KIND = "dispatcher", "queue"
 WRITE_EVERY_SEC = 5.0
 KEPT_BATCHES = 200
-
-
-@dataclass(frozen=True, slots=True)
-class BatchFigures:
-    """What one batch took, in seconds; lag_sec is from its oldest tick to its end."""
-
-    jobs: int
-    ticks: int
-    lag_sec: float
-    claim_sec: float
-    decide_sec: float
-    record_sec: float
-    publish_sec: float
+STAGES = ("claim_sec", "decide_sec", "record_sec")
 
 
 @dataclass(slots=True)
@@ -39,29 +30,43 @@ class DispatchFigures:
     """A replica's last batches, and its totals since it started."""
 
     replica: str
-    batches: deque[BatchFigures] = field(default_factory=lambda: deque(maxlen=KEPT_BATCHES))
-    totals: dict[str, int] = field(
-        default_factory=lambda: {"batches": 0, "jobs": 0, "ticks": 0, "quarantined": 0}
+    batches: deque[dict[str, float]] = field(default_factory=lambda: deque(maxlen=KEPT_BATCHES))
+    totals: Counter[str] = field(
+        default_factory=lambda: Counter(batches=0, jobs=0, ticks=0, quarantined=0)
     )
     _written_at: float = 0.0
 
-    def add(self, batch: BatchFigures, quarantined: int) -> None:
-        """Count a batch that did something."""
-        self.batches.append(batch)
-        for name, value in (("batches", 1), ("jobs", batch.jobs), ("ticks", batch.ticks)):
-            self.totals[name] += value
-        self.totals["quarantined"] += quarantined
+    def add(self, batch: Batch, now: datetime, took_sec: float) -> None:
+        """Count a batch that began at `now`, unless nothing was due."""
+        if not (batch.jobs or batch.quarantined):
+            return
+        due_since = batch.due_since or now  # unknown where all of it was refused
+        stages = {name: getattr(batch, name) for name in STAGES}
+        figures = {
+            "jobs": batch.jobs,
+            "ticks": batch.recorded,
+            "lag_sec": (now - due_since).total_seconds() + took_sec,
+            **stages,
+            "publish_sec": max(0.0, took_sec - sum(stages.values())),
+        }
+        self.batches.append(figures)
+        self.totals.update(
+            batches=1,
+            jobs=batch.jobs,
+            ticks=batch.recorded,
+            quarantined=len(batch.quarantined),
+        )
 
     def summary(self, shards: Sequence[int]) -> dict[str, Any]:
         """Return totals, the last batch, and median and greatest of the last two hundred."""
-        kept = [asdict(batch) for batch in self.batches]
-        names = kept[-1] if kept else {}
+        names = self.batches[-1] if self.batches else {}
+        columns = {name: [batch[name] for batch in self.batches] for name in names}
         return {
             "totals": dict(self.totals),
             "shards": list(shards),
-            "last": kept[-1] if kept else None,
-            "median": {name: median([batch[name] for batch in kept]) for name in names},
-            "greatest": {name: max(batch[name] for batch in kept) for name in names},
+            "last": self.batches[-1] if self.batches else None,
+            "median": {name: median_high(values) for name, values in columns.items()},
+            "greatest": {name: max(values) for name, values in columns.items()},
         }
 
     def write_if_due(self, shards: Sequence[int]) -> None:
@@ -69,11 +74,6 @@ class DispatchFigures:
         if time.monotonic() - self._written_at >= WRITE_EVERY_SEC:
             self._written_at = time.monotonic()
             write({(DISPATCHER_KIND, self.replica): self.summary(shards)})
-
-
-def median(values: Sequence[float]) -> float:
-    """Return the middle value, the upper of two."""
-    return sorted(values)[len(values) // 2]
 
 
 def write(rows: Mapping[tuple[str, str], Mapping[str, Any]]) -> None:

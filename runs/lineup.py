@@ -70,7 +70,7 @@ class Lineup(Generic[T]):
             try:
                 self._on_long(items)
             except Exception:
-                # They stay claimed; their leases run out once this child holds them no more.
+                # The thread must live; whoever got the items has let go of them.
                 logger.exception("%d runs could not be given back", len(items))
             finally:
                 with self._changed:

@@ -24,7 +24,6 @@ logger = logging.getLogger(__name__)
 
 SHIM_FILE = b"executors/shim.py"
 STUCK_NS = 5_000_000_000  # how long a shim may take for what it should do at once
-AT_ONCE = frozenset({slots.CAUSE_FENCED, slots.CAUSE_LOST, slots.CAUSE_DRAIN})
 LOSE_REASONS = {
     slots.CAUSE_NONE: "crashed",
     slots.CAUSE_FENCED: "worker_lost",
@@ -125,7 +124,7 @@ class Reclaimer:
             if record.phase == slots.PHASE_EXECUTING:
                 cause = slots.end_cause(entry, record, now, self.table.fence_ns)
                 if cause:
-                    yield record.seq, 0 if cause in AT_ONCE else record.grace_ns
+                    yield record.seq, 0 if cause in slots.AT_ONCE else record.grace_ns
 
     def _shim_is_gone(self, slot: slots.Slot) -> bool:
         pid, start = slot.shim

@@ -6,22 +6,15 @@ and no tick is recorded twice because of row locks and the unique tick constrain
 """
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from jobs.models import BUCKETS
+from runs import leases
 from runs.floor import SQL
 
 REPLICA, SHARD = "replica/", "shard/"
+HELP_AFTER_SEC = 0.5  # due for so long, a job is anybody's: its shard's holder is busy, or dead
 RENEWALS_A_LEASE = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A lease that is in force."""
-
-    name: str
-    holder: str
 
 
 def bucket_range(shard: int, shards: int) -> range:
@@ -44,6 +37,8 @@ class Shards:
         self.count = count
         self.lease_sec = lease_sec
         self.held: tuple[int, ...] = ()
+        self._presence = f"{REPLICA}{replica[-80:]}"  # host and pid stand at its end
+        self._names = [f"{SHARD}{shard}/{count}" for shard in range(count)]
         self._renewed_at = -lease_sec
 
     def buckets(self) -> list[int] | None:
@@ -57,36 +52,22 @@ class Shards:
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
         if now - self._renewed_at < self.lease_sec / RENEWALS_A_LEASE:
             return
-        self._acquire([f"{REPLICA}{self.replica}"])
-        rows = [Row(*row) for row in SQL["leases_in_force"].rows(kinds=[REPLICA, SHARD])]
-        self._share_out(rows)
+        leases.acquire([self._presence], self.replica, self.lease_sec)
+        self._share_out(dict(SQL["leases_in_force"].rows(kinds=[REPLICA, SHARD])))
         self._renewed_at = now
 
-    def _share_out(self, rows: Sequence[Row]) -> None:
-        replicas = [row.name.removeprefix(REPLICA) for row in rows if row.name.startswith(REPLICA)]
-        holders = {row.name: row.holder for row in rows if row.name.startswith(SHARD)}
-        names = [f"{SHARD}{shard}/{self.count}" for shard in range(self.count)]
+    def _share_out(self, holders: Mapping[str, str]) -> None:
+        replicas = [holder for name, holder in holders.items() if name.startswith(REPLICA)]
         share = fair_share(self.replica, replicas, self.count)
-        own = [name for name in names if holders.get(name) == self.replica]
-        free = [name for name in names if name not in holders]
-        wanted = [*own, *free][:share]
-        self._release(own[share:])
-        got = self._acquire(wanted)
-        self.held = tuple(shard for shard, name in enumerate(names) if name in got)
+        own = [name for name in self._names if holders.get(name) == self.replica]
+        free = [name for name in self._names if name not in holders]
+        leases.release(own[share:], self.replica)
+        got = leases.acquire([*own, *free][:share], self.replica, self.lease_sec)
+        self.held = tuple(shard for shard, name in enumerate(self._names) if name in got)
 
     def hand_over(self) -> None:
         """Give everything up, so that the others share it out at their next look."""
+        leases.release([self._names[shard] for shard in self.held], self.replica)
+        SQL["forget_leases"].run(name=[self._presence], holder=self.replica)
         self.held = ()
         self._renewed_at = -self.lease_sec
-        SQL["release_leases_of"].run(holder=self.replica, kinds=[SHARD])
-        SQL["forget_lease"].run(name=f"{REPLICA}{self.replica}", holder=self.replica)
-
-    def _acquire(self, names: Sequence[str]) -> set[str]:
-        rows = SQL["acquire_leases"].rows(
-            name=sorted(names), holder=self.replica, lease_sec=self.lease_sec
-        )
-        return {row[0] for row in rows}
-
-    def _release(self, names: Sequence[str]) -> None:
-        if names:
-            SQL["release_leases"].run(name=list(names), holder=self.replica)

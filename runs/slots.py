@@ -29,6 +29,8 @@ KIND_COMMAND, KIND_HTTP, KIND_TASK = 1, 2, 3
 PHASE_NONE, PHASE_HELD, PHASE_EXECUTING, PHASE_FINISHING = 0, 1, 2, 3
 # Why an execution was ended from outside, as the shim writes it.
 CAUSE_NONE, CAUSE_TIMEOUT, CAUSE_CANCEL, CAUSE_FENCED, CAUSE_LOST, CAUSE_DRAIN = 0, 1, 2, 3, 4, 5
+# These end an execution without its grace.
+AT_ONCE = frozenset({CAUSE_FENCED, CAUSE_LOST, CAUSE_DRAIN})
 CAUSE_UNSTARTED = 6  # none of an execution's: its child died before it began
 
 NEVER = (1 << 63) - 1

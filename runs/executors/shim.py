@@ -37,7 +37,6 @@ SECOND_NS = 1_000_000_000
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 ERRNO = struct.Struct("=i")
 EXIT_NOT_STARTED = 127
-AT_ONCE = frozenset({slots.CAUSE_FENCED, slots.CAUSE_LOST, slots.CAUSE_DRAIN})
 
 
 class Running:
@@ -235,7 +234,7 @@ class Shim:
     def _judge(self, running: Running, now: int) -> None:
         """Begin to end the run if it must: with its grace, or at once."""
         cause = slots.end_cause(running.entry, running.record, now, self.table.fence_ns)
-        if cause in AT_ONCE:
+        if cause in slots.AT_ONCE:
             if not running.is_urgent:
                 running.is_urgent = True
                 running.kills_at = now
@@ -281,7 +280,7 @@ class Shim:
         cause = slots.end_cause(entry, record, now, self.table.fence_ns)
         if cause == slots.CAUSE_NONE:
             self.asked = None
-        elif cause in AT_ONCE:
+        elif cause in slots.AT_ONCE:
             self._kill_child(entry, record, cause)
         elif self.asked is None or self.asked[0] != record.seq:
             self.asked = (record.seq, now)

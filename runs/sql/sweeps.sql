@@ -115,15 +115,6 @@ WHERE enabled AND deleted_at IS NULL AND next_run_at IS NOT NULL
   AND next_run_at < clock_timestamp() - make_interval(secs => %(late_sec)s)
 ORDER BY next_run_at LIMIT %(limit)s
 
--- name: acquire_lease
-INSERT INTO leases AS l (name, holder, lease_until, term)
-VALUES (%(name)s, %(holder)s, clock_timestamp() + make_interval(secs => %(lease_sec)s), 1)
-ON CONFLICT (name) DO UPDATE
-SET holder = excluded.holder, lease_until = excluded.lease_until,
-    term = l.term + CASE WHEN l.holder = excluded.holder THEN 0 ELSE 1 END
-WHERE l.holder = excluded.holder OR l.lease_until < clock_timestamp()
-RETURNING term
-
 -- name: acquire_leases
 INSERT INTO leases AS l (name, holder, lease_until, term)
 SELECT name, %(holder)s, clock_timestamp() + make_interval(secs => %(lease_sec)s), 1
@@ -143,20 +134,13 @@ WHERE lease_until >= clock_timestamp() AND name ^@ ANY(%(kinds)s::text[])
 UPDATE leases SET lease_until = clock_timestamp()
 WHERE name = ANY(%(name)s::text[]) AND holder = %(holder)s
 
--- name: release_leases_of
-UPDATE leases SET lease_until = clock_timestamp()
-WHERE holder = %(holder)s AND name ^@ ANY(%(kinds)s::text[])
-
--- name: forget_lease
-DELETE FROM leases WHERE name = %(name)s AND holder = %(holder)s
+-- name: forget_leases
+DELETE FROM leases WHERE name = ANY(%(name)s::text[]) AND holder = %(holder)s
 
 -- name: purge_leases
 -- A replica's presence bears its process's name, which does not come again.
 DELETE FROM leases
 WHERE name ^@ 'replica/' AND lease_until < clock_timestamp() - interval '1 hour'
-
--- name: release_lease
-UPDATE leases SET lease_until = clock_timestamp() WHERE name = %(name)s AND holder = %(holder)s
 
 -- name: insert_alerts
 INSERT INTO alerts (kind, dedupe_key, owner, job_id, run_id, message, detail)

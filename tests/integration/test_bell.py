@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 from pytest_django import Settings
 
 from chronoproject import bell
@@ -97,6 +97,30 @@ def test_a_stop_ends_the_wait_and_a_new_connection_listens_anew() -> None:
     stop.set()
     ear.wait(stop, LONG_SEC)
     assert time.monotonic() - began < LONG_SEC / 2
+
+
+def test_a_connection_that_is_lost_in_the_wait_is_the_kind_of_fault_that_is_waited_out() -> None:
+    ear = Bell()
+    ear.wait(Stop(), 0)
+    own = connection.connection.info.backend_pid
+    threading.Timer(0.05, terminate, [own]).start()
+
+    def wait() -> None:
+        for _ in range(2):  # the first wait may only have read the server's last words
+            ear.wait(Stop(), LONG_SEC)
+
+    with pytest.raises(OperationalError):  # Django's, which cycle_until catches
+        wait()
+    connection.close()
+    ear.wait(Stop(), 0)
+
+
+def terminate(pid: int) -> None:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_terminate_backend(%s)", [pid])
+    finally:
+        connection.close()
 
 
 def bell_from_elsewhere() -> None:

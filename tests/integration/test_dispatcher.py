@@ -210,6 +210,8 @@ def test_a_statement_that_fails_is_taken_apart_until_the_offender_stands_alone()
     replica = Dispatcher("d1")
     batches = replica.dispatch_due()
     assert sum(done.jobs for done in batches) == 4
+    told = {"batches": 1, "jobs": 4, "ticks": 4, "quarantined": 1}
+    assert replica.figures.totals == told
     assert [ticks(job) for job in jobs if job.job_id != offender] == [[due]] * 4
     left = Job.objects.get(job_id=offender)
     assert (left.next_run_at, left.retry_at is not None) == (due, True)

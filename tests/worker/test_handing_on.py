@@ -1,7 +1,6 @@
 """Outputs go down a DAG through a real worker; a task's progress is seen while it runs."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +18,9 @@ from runs.models import Run
 from tests.factories import claim_run, finish_run, make_client, make_job, make_run, make_team
 from tests.worker import sample_tasks  # noqa: F401 - registers tasks
 from tests.worker.harness import eventually
-from tests.worker.workers import RunningWorker, until, worker
+from tests.worker.workers import RunningWorker, until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("redis_url")]
-
-
-@pytest.fixture(scope="module")
-def shared_worker(
-    django_db_setup: None, django_db_blocker: pytest.FixtureRequest
-) -> Iterator[RunningWorker]:
-    """One worker for all."""
-    with django_db_blocker.unblock(), worker(concurrency=2) as running:  # type: ignore[attr-defined]
-        yield running
 
 
 def below(pool: str, *upstreams: Job, **fields: Any) -> Job:  # noqa: ANN401 - fields of a job

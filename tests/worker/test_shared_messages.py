@@ -6,7 +6,9 @@ from datetime import timedelta
 
 import pytest
 import redis
+from django.db import connection
 
+from chronoproject.clock import db_now
 from runs import publisher
 from runs.models import Run
 from tests.factories import make_job, make_run, this_second
@@ -66,6 +68,39 @@ def test_what_ended_before_a_long_run_is_recorded_while_that_goes_on(
     until(short, "succeeded")
     assert current(long).status == "running"
     assert until(long, "succeeded").status == "succeeded"
+
+
+def test_runs_that_cannot_be_given_back_are_let_go_and_their_leases_run_out(
+    shared_worker: RunningWorker, valkey: redis.Redis
+) -> None:
+    runs = [shared_worker.calls("chrono.sleep", 12, pool="nobody-serves") for _ in range(2)]
+    raw = valkey.rpop("nobody-serves.normal")
+    assert isinstance(raw, bytes)
+    with connection.cursor() as cursor:
+        cursor.execute(REFUSE_PUTTING_BACK)
+    try:
+        valkey.lpush(f"{shared_worker.pool}.low", message_for(raw, runs))
+        eventually(lambda: [current(run).status for run in runs] == ["running"] * 2)
+        eventually(lambda: 1 in [is_lease_over(run) for run in runs], within_sec=11)
+        assert sorted(is_lease_over(run) for run in runs) == [0, 1]  # the one that runs is renewed
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("DROP FUNCTION refuse_putting_back CASCADE")
+    eventually(lambda: [current(run).status for run in runs].count("succeeded") == 1)
+
+
+REFUSE_PUTTING_BACK = """
+CREATE FUNCTION refuse_putting_back() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN RAISE EXCEPTION 'refused' USING ERRCODE = 'check_violation'; END $$;
+CREATE TRIGGER refuse_putting_back BEFORE UPDATE ON runs FOR EACH ROW
+WHEN (OLD.status = 'running' AND NEW.status = 'queued') EXECUTE FUNCTION refuse_putting_back()
+"""
+
+
+def is_lease_over(run: Run) -> int:
+    """Return 1 when the run's lease has not been renewed in time, else 0."""
+    lease_until = current(run).lease_until
+    return int(lease_until is not None and lease_until < db_now())
 
 
 def message_for(raw: bytes, runs: list[Run]) -> bytes:
