@@ -27,6 +27,7 @@ class Stop:
         self._reading, self._writing = os.pipe()
 
     def set(self) -> None:
+        """Set it; for good."""
         if not self._is_set:
             self._is_set = True
             os.write(self._writing, b"!")
@@ -36,6 +37,7 @@ class Stop:
         return self._reading
 
     def is_set(self) -> bool:
+        """Say whether it is set."""
         return self._is_set
 
     def wait(self, seconds: float) -> bool:

@@ -82,9 +82,7 @@ class Url:
 
     def __call__(self, value: Any) -> str:  # noqa: ANN401
         """Accept a URL that an HTTP client can call."""
-        url = Text(
-            1, MAX_URL, r"[^\s\x00-\x20\x7f]+", "must not hold blanks or control characters"
-        )(value)
+        url = URL_TEXT(value)
         try:
             parts = urlsplit(url)
             usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
