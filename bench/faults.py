@@ -4,6 +4,8 @@
 before the second starts. `stop-postgres`: PostgreSQL is stopped at once and started again under
 load. `rolling`: workers restarted one by one under half of the load that they can take. `limits`:
 jobs triggered by many processes while workers are killed; never more at once than the limit.
+`clock`: the database's clock is stepped by 90 s, ahead and back; nothing is reaped early. `broker`:
+Valkey is away for a minute; limits fire on time.
 Run as `python -m bench.faults <one of them>`; exits 1 when its promise is broken.
 """
 
@@ -18,12 +20,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
-from bench import fault_limits, fleet, harness
+from bench import fault_limits, fault_outages, fleet, harness
 from bench.witness import Witness, account, is_single, witness
 from chronoproject.embedded import EmbeddedPostgres, running
-from tests.worker.proxy import Proxy, proxy
+from tests.worker.proxy import Proxy, behind, proxy
 
 Figures = dict[str, Any]
 DONE_WITHIN_SEC = 300
@@ -50,7 +51,9 @@ def cut_off(options: argparse.Namespace) -> tuple[Figures, bool]:
         seen = stack.enter_context(witness())
         running_fleet = stack.enter_context(fleet.fleet(home))
         running_fleet.dispatcher()
-        proxies = [stack.enter_context(before_postgres()) for _ in range(CUT_WORKERS)]
+        proxies = [
+            stack.enter_context(proxy(os.environ["DATABASE_URL"])) for _ in range(CUT_WORKERS)
+        ]
         for number, one in enumerate(proxies):
             running_fleet.worker(
                 f"cut-{number}",
@@ -80,19 +83,6 @@ def one_cut(seen: Witness, job: Any, proxies: list[Proxy], *, is_frozen: bool) -
     for one in proxies:
         one.heal()
     fleet.wait_until(lambda: not fleet.unfinished(), 60)
-
-
-def before_postgres() -> Any:  # noqa: ANN401 - a context manager
-    """Return a proxy before the database."""
-    parts = urlsplit(os.environ["DATABASE_URL"])
-    return proxy(str(parts.hostname), int(parts.port or 0))
-
-
-def behind(url: str, through: Proxy) -> str:
-    """Return the URL of a server as reached through the proxy."""
-    parts = urlsplit(url)
-    user, _, _ = parts.netloc.rpartition("@")
-    return urlunsplit(parts._replace(netloc=f"{user}@127.0.0.1:{through.port}"))
 
 
 def verdict_of_cuts(seen: Witness, rounds: int) -> tuple[Figures, bool]:
@@ -240,6 +230,8 @@ FAULTS: dict[str, Callable[[argparse.Namespace], tuple[Figures, bool]]] = {
     "stop-postgres": stop_postgres,
     "rolling": rolling,
     "limits": fault_limits.limits,
+    "clock": fault_outages.clock,
+    "broker": fault_outages.broker,
 }
 
 
@@ -247,7 +239,7 @@ def main() -> int:
     """Break things."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("fault", choices=list(FAULTS))
-    parser.add_argument("--times", type=int, help="how many cuts, stops, or turns")
+    parser.add_argument("--times", type=int, help="how many cuts, stops, turns, or steps")
     parser.add_argument("--count", type=int, help="how many runs")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()

@@ -22,18 +22,20 @@ ROOT = Path(__file__).parent.parent
 
 
 @contextmanager
-def servers(**environment: str) -> Iterator[Path]:
+def servers(
+    *, postgres: type[EmbeddedPostgres] = EmbeddedPostgres, **environment: str
+) -> Iterator[Path]:
     """Run a durable PostgreSQL and a Valkey of our own; set Django up on them, migrated."""
     home = Path(tempfile.mkdtemp(prefix="chrono-bench-"))
-    postgres, valkey = EmbeddedPostgres(home / "postgres"), EmbeddedValkey(home / "valkey")
+    database, valkey = postgres(home / "postgres"), EmbeddedValkey(home / "valkey")
     try:
         with (
             (home / "servers.log").open("ab") as log,
-            running(postgres, log),
+            running(database, log),
             running(valkey, log),
         ):
             os.environ |= {
-                "DATABASE_URL": postgres.url,
+                "DATABASE_URL": database.url,
                 "REDIS_URL": valkey.url,
                 "CHRONO_HOME": str(home / "chrono"),
                 "DJANGO_SETTINGS_MODULE": "chronoproject.settings",

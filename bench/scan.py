@@ -1,8 +1,9 @@
 """The dispatcher's two questions, claim_due and next_due, over many jobs: their time and plan.
 
-Asked with nothing due, with some due, and with nothing due while the index still leads with the
-dead entries of a burst that no vacuum has seen. Fails unless each plan enters `jobs` by an index,
-and an idle question takes under five milliseconds.
+Asked by a dispatcher alone and by one with half of the shards; with nothing due, with some due, and
+with nothing due while the index still leads with the dead entries of a burst that no vacuum has
+seen. Fails unless each plan enters `jobs` by an index, and an idle question takes under five
+milliseconds.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 from typing import Any
 
 from bench import harness
@@ -31,25 +33,29 @@ def undone() -> Iterator[None]:
         transaction.set_rollback(True)
 
 
-def params(name: str) -> dict[str, Any]:
+def params(name: str, is_alone: bool) -> dict[str, Any]:
     """Return the parameters with which the dispatcher asks."""
     from django.conf import settings
 
     from chronoproject.clock import db_now
+    from runs.batch import due_to
+    from runs.shards import HELP_AFTER_SEC, bucket_range
 
+    buckets = None if is_alone else list(bucket_range(0, 2))
     if name == "next_due":
-        return {}
-    return {"now": db_now(), "limit": settings.CHRONO_BATCH_JOBS, "job_id": None}
+        return {"bucket": buckets, "help_after_sec": HELP_AFTER_SEC}
+    now = db_now()
+    return {**due_to(buckets, now), "limit": settings.CHRONO_BATCH_JOBS, "job_id": None}
 
 
-def timed(name: str) -> tuple[dict[str, float], int]:
+def timed(name: str, is_alone: bool) -> tuple[dict[str, float], int]:
     """Return the milliseconds of a question, as the dispatcher sees them, and its row count."""
     from runs.floor import SQL
 
     spent, rows = [], []
     for _ in range(REPEATS):
         with undone():
-            values = params(name)
+            values = params(name, is_alone)
             start = time.perf_counter()
             rows = SQL[name].rows(**values)
             spent.append((time.perf_counter() - start) * 1000)
@@ -64,7 +70,7 @@ def plan_nodes(node: dict[str, Any]) -> Iterator[str]:
         yield from plan_nodes(child)
 
 
-def explained(name: str) -> dict[str, Any]:
+def explained(name: str, is_alone: bool) -> dict[str, Any]:
     """Return the nodes of the plan that was executed, and the pages it touched."""
     from django.db import connection
 
@@ -72,7 +78,7 @@ def explained(name: str) -> dict[str, Any]:
 
     with undone(), connection.cursor() as cursor:
         cursor.execute(
-            f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {SQL[name].text}", params(name) or None
+            f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {SQL[name].text}", params(name, is_alone)
         )
         ((answer,),) = cursor.fetchall()
     found: list[dict[str, Any]] = json.loads(answer) if isinstance(answer, str) else answer
@@ -88,9 +94,11 @@ def explained(name: str) -> dict[str, Any]:
 def ask() -> dict[str, Any]:
     """Return the figures of both questions in the present state."""
     found = {}
-    for name in QUESTIONS:
-        milliseconds, rows = timed(name)
-        found[name] = {"ms": milliseconds, "rows": rows, "plan": explained(name)}
+    for name, is_alone in product(QUESTIONS, (True, False)):
+        milliseconds, rows = timed(name, is_alone)
+        plan = explained(name, is_alone)
+        asked = name if is_alone else f"{name}_half_the_shards"
+        found[asked] = {"ms": milliseconds, "rows": rows, "plan": plan}
     return found
 
 

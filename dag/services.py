@@ -64,10 +64,11 @@ def check_edges(job: Job, edges: Sequence[Edge]) -> None:
         ).values_list("job_id", flat=True)
     )
     errors = []
+    earlier: set[uuid.UUID] = set()
     for place, edge in enumerate(edges):
-        earlier = {other.job_id for other in edges[:place]}
         if message := _what_is_wrong(job, edge, known, earlier):
             errors.append((f"dependsOn[{place}]", message))
+        earlier.add(edge.job_id)
     if errors:
         raise FieldErrors(errors)
 

@@ -43,7 +43,7 @@ from jobs.schedule import Schedule
 Definition = dict[str, Any]
 
 MAX_SPAN_SEC = 366 * 86_400
-MAX_UPSTREAMS = 100
+MAX_UPSTREAMS = 1000
 ANY_JOB = "any"  # stands for the id that H is hashed from, before there is one
 SCHEDULE_MEMBERS = frozenset({"runAt", "everySec", "anchor"})
 READ_ONLY = frozenset(

@@ -90,6 +90,7 @@ class Heartbeat:
         self.lease_sec = lease_sec
         self.beat_sec = beat_sec
         self.drain_sec = drain_sec
+        self.is_database_away = False
         self._renew_at = 0
         self._drain_until: int | None = None
         self._idle_since: int | None = None
@@ -158,6 +159,7 @@ class Heartbeat:
         self._end_drain(live, now)
         beat = Beat(held=len(live), next_in_sec=SOON_SEC if reclaimed.is_waiting else LOOK_SEC)
         result = self._guarded(lambda: self._with_database(beat, live, is_beat=is_beat))
+        self.is_database_away = result is None
         if result is None:
             return replace(beat, is_database_away=True)
         if is_beat:

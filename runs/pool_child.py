@@ -31,6 +31,7 @@ class WorkerShare:
     table: slots.SlotTable
     user: User | None
     work_root: Path
+    is_isolated: bool = False  # a PID namespace for each command
 
 
 @dataclass(slots=True)
@@ -65,7 +66,8 @@ class PoolChild:
         slot = share.table.take(own.pid, own.start)
         if slot is None:
             raise ShimError("no free slot: the dead children's are not reclaimed yet")
-        return cls(share, slot, ShimClient(share.table, slot, share.user))
+        shim = ShimClient(share.table, slot, share.user, is_isolated=share.is_isolated)
+        return cls(share, slot, shim)
 
     @property
     def capacity(self) -> int:

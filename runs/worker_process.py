@@ -5,6 +5,7 @@ import logging
 import os
 import pwd
 import shutil
+import signal
 import socket
 import tempfile
 import threading
@@ -17,13 +18,15 @@ from typing import Any
 
 from celery import Celery, signals
 from celery.exceptions import SecurityWarning
+from celery.worker import state
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
 from runs import pool_child, slots, task_registry
-from runs.executors import proctree
+from runs.consumer_probe import DEAF_AFTER_SEC, ConsumerProbe
+from runs.executors import namespace, proctree
 from runs.executors.shim_client import User
-from runs.heartbeat import Heartbeat, WorkerIdentity
+from runs.heartbeat import OVERRUN_SEC, Heartbeat, WorkerIdentity
 from runs.pool_child import SECOND_NS, WorkerShare
 from runs.publisher import TASK_NAME, queue_name
 from runs.reclaim import Reclaimer
@@ -36,6 +39,7 @@ RUNS_PER_CHILD = 32  # how many runs of one message a pool child may hold
 SPOOL_EVERY_SEC = 5.0
 EVENTS_EVERY_SEC, EVENTS_AT_ONCE = 0.5, 300
 STOP_WITHIN_SEC = 10.0
+EXIT_DEAF = 75
 WORK_PREFIX = "chrono-work-"
 DEFAULT_USER = "nobody"
 
@@ -80,6 +84,13 @@ def can_become(user: User) -> bool:
     return os.waitpid(pid, 0)[1] == 0
 
 
+def commands_are_isolated() -> bool:
+    """Return CHRONO_PID_NAMESPACE. Raises ImproperlyConfigured when this process may not do it."""
+    if settings.CHRONO_PID_NAMESPACE and not namespace.is_possible():
+        raise ImproperlyConfigured("CHRONO_PID_NAMESPACE: this process lacks CAP_SYS_ADMIN")
+    return bool(settings.CHRONO_PID_NAMESPACE)
+
+
 def make_work_root() -> Path:
     """Make the folder of the commands' working directories; remove those of dead workers."""
     top = Path(tempfile.gettempdir())
@@ -104,6 +115,21 @@ def version() -> str:
     return str(tomllib.loads(text)["project"]["version"])
 
 
+def own_identity(
+    name: str, hostname: str, concurrency: int, pools: Sequence[str]
+) -> WorkerIdentity:
+    """Return who this process is; no other one, nor this one's successor, has its worker_id."""
+    return WorkerIdentity(
+        worker_id=f"{name}@{hostname}-{uuid.uuid4().hex[:8]}",
+        name=name,
+        hostname=hostname,
+        pid=os.getpid(),
+        pools=tuple(pools),
+        concurrency=concurrency,
+        version=version(),
+    )
+
+
 class WorkerProcess:
     """One worker: Celery's prefork worker in this process, with slots, shims and heartbeat."""
 
@@ -114,17 +140,8 @@ class WorkerProcess:
         self.app = app
         self.operations = operations
         self.hostname = socket.gethostname()
-        nonce = uuid.uuid4().hex[:8]
-        self.identity = WorkerIdentity(
-            worker_id=f"{name}@{self.hostname}-{nonce}",
-            name=name,
-            hostname=self.hostname,
-            pid=os.getpid(),
-            pools=tuple(pools),
-            concurrency=concurrency,
-            version=version(),
-        )
-        user = commands_user()
+        self.identity = own_identity(name, self.hostname, concurrency, pools)
+        user, is_isolated = commands_user(), commands_are_isolated()
         backend()  # a bad CHRONO_STORAGE_URL is told now, not by the first run
         task_registry.load_task_modules()
         proctree.set_undumpable()
@@ -134,7 +151,8 @@ class WorkerProcess:
         table = slots.SlotTable.create(
             slots=2 * concurrency + 2, entries=RUNS_PER_CHILD, fence_ns=fence_ns
         )
-        self.share = WorkerShare(self.identity.worker_id, table, user, make_work_root())
+        worker_id, root = self.identity.worker_id, make_work_root()
+        self.share = WorkerShare(worker_id, table, user, root, is_isolated)
         self.heartbeat = Heartbeat(
             self.identity,
             table,
@@ -143,7 +161,9 @@ class WorkerProcess:
             beat_sec=settings.CHRONO_HEARTBEAT_SEC,
             drain_sec=settings.CHRONO_DRAIN_SEC,
         )
+        self.probe = ConsumerProbe(self._queues(), self._has_free_child)
         self._worker: Any = None
+        self._exit_code: int | None = None
         self._event_timer: Any = None
         self._stopping = threading.Event()
 
@@ -177,7 +197,7 @@ class WorkerProcess:
             self._stopping.set()
             self.heartbeat.stop(STOP_WITHIN_SEC)
             self.close()
-        return int(self._worker.exitcode or 0)
+        return int(self._exit_code or self._worker.exitcode or 0)
 
     def close(self) -> None:
         """Remove what was made for the pool children."""
@@ -200,6 +220,7 @@ class WorkerProcess:
         signals.worker_ready.connect(self._on_ready, weak=False)
         signals.worker_shutting_down.connect(self._on_shutting_down, weak=False)
         signals.task_failure.connect(self._on_failure, weak=False)
+        self.probe.connect()
 
     def _on_ready(self, sender: Any, **kwargs: object) -> None:  # noqa: ANN401 - Celery's consumer
         """Start the threads once the pool has forked; sent again after each reconnect."""
@@ -207,6 +228,10 @@ class WorkerProcess:
         self._gather_events(sender)
         if not any(thread.name == "log-spool" for thread in threading.enumerate()):
             threading.Thread(target=self._carry_spool, name="log-spool", daemon=True).start()
+            listening = (self._stopping, self._restart)
+            threading.Thread(
+                target=self.probe.watch, args=listening, name="consumer-probe", daemon=True
+            ).start()
 
     def _gather_events(self, consumer: Any) -> None:  # noqa: ANN401 - as above
         """Send Flower's events in batches: one by one, they triple this process's cost of a run."""
@@ -224,6 +249,27 @@ class WorkerProcess:
 
     def _on_failure(self, **kwargs: object) -> None:
         self.heartbeat.ring()
+
+    def _has_free_child(self) -> bool:
+        """Say whether a message could be executed at once; a child may wait for the database."""
+        if self.heartbeat.is_database_away or self.share.table.draining:
+            return False
+        busy = sum(1 for slot in self.share.table.slots if any(slot.held()))
+        if self.operations:  # these hold no run
+            busy = max(busy, len(state.active_requests))
+        return busy < self.identity.concurrency
+
+    def _restart(self) -> None:
+        """Drain and end this process, which takes no messages any more; its supervisor restarts it.
+
+        Celery's own part may be what is stuck; then the process ends without it.
+        """
+        logger.error("no message taken for %g s though some lie there: restart", DEAF_AFTER_SEC)
+        self._exit_code = EXIT_DEAF
+        os.kill(os.getpid(), signal.SIGTERM)
+        within_sec = settings.CHRONO_DRAIN_SEC + OVERRUN_SEC + 2 * STOP_WITHIN_SEC
+        if not self._stopping.wait(within_sec):
+            os._exit(EXIT_DEAF)
 
     def _carry_spool(self) -> None:
         """Upload what was spooled while the store was away."""

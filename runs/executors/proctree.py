@@ -15,10 +15,15 @@ _PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _prctl(option: int, value: int) -> None:
-    if _libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
+def libc_call(name: str, *arguments: object) -> None:
+    """Call a function of the C library that returns 0 when it is good. Raises OSError."""
+    if getattr(_libc, name)(*arguments) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
+
+
+def _prctl(option: int, value: int) -> None:
+    libc_call("prctl", option, ctypes.c_ulong(value), 0, 0, 0)
 
 
 def set_parent_death_signal(number: int) -> None:

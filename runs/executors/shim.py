@@ -7,21 +7,18 @@ or fenced: a command's whole tree by itself, a Python task or HTTP call by a sig
 child. When the pool child dies it kills the tree and goes. It holds no secret: it starts with an
 empty environment, and what a command may see comes with each request.
 
-Run by path in a bare interpreter (python -I -S), so it imports the standard library and three of
+Run by path in a bare interpreter (python -I -S), so it imports the standard library and five of
 its neighbours, and no framework.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import select
 import signal
 import socket
-import struct
 import sys
 import time
-from collections.abc import Iterator
 
 if __name__ == "__main__":
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
@@ -29,45 +26,28 @@ if __name__ == "__main__":
 from runs import slots
 from runs.executors import proctree
 from runs.executors.shim_wire import HELLO, REPLY, Request
+from runs.executors.spawn import Spawner, Started
 
 TICK_NS = 500_000_000
 KILL_PAUSE_NS, KILL_PAUSE_MAX_NS = 5_000_000, 500_000_000
 STOP_WAIT_SEC = 0.1
 SECOND_NS = 1_000_000_000
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
-ERRNO = struct.Struct("=i")
-EXIT_NOT_STARTED = 127
 
 
 class Running:
     """The command that runs now."""
 
-    __slots__ = (
-        *("cause", "entry", "is_urgent", "kill_pause", "kills_at", "pid", "record"),
-        *("status", "trouble"),
-    )
+    __slots__ = ("cause", "entry", "is_urgent", "kill_pause", "kills_at", "record", "started")
 
-    def __init__(self, pid: int, trouble: int, entry: slots.Entry, record: slots.Record) -> None:
-        self.pid = pid
-        self.trouble = trouble  # a pipe that tells why the command could not be started, if so
+    def __init__(self, started: Started, entry: slots.Entry, record: slots.Record) -> None:
+        self.started = started
         self.entry = entry
         self.record = record
-        self.status: int | None = None
         self.cause = slots.CAUSE_NONE
         self.is_urgent = False
         self.kills_at: int | None = None  # when SIGKILL begins; set once the run is to end
         self.kill_pause = KILL_PAUSE_NS
-
-
-def candidates(program: bytes, path: bytes) -> Iterator[bytes]:
-    """Yield the files that a program's name may mean, as execvp would."""
-    if b"/" in program:
-        yield program
-        return
-    for folder in path.split(b":"):
-        file = os.path.join(folder or b".", program)
-        if os.path.isfile(file):
-            yield file
 
 
 class Shim:
@@ -80,16 +60,15 @@ class Shim:
         table: slots.SlotTable,
         slot: int,
         child: tuple[int, int],
-        user: tuple[int, int] | None,
+        spawner: Spawner,
     ) -> None:
         self.sock = sock
         self.table = table
         self.slot = table.slots[slot]
         self.child_pid, self.child_start = child
-        self.user = user
+        self.spawner = spawner
         self.running: Running | None = None
         self.asked: tuple[int, int] | None = None  # seq and time of the last SIGUSR1 to the child
-        self.null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self.poll = select.poll()
         self.poll.register(sock, select.POLLIN)
         self._wake_on_signals()
@@ -165,65 +144,23 @@ class Shim:
             self._reply(request.seq, cause=cause)
             return
         try:
-            pid, trouble = self._spawn(request)
+            started = self.spawner.spawn(request)
         except OSError as error:
             self._reply(request.seq, number=error.errno or -1)
             return
         finally:
             os.close(request.output)
-        self.running = Running(pid, trouble, entry, record)
-
-    def _spawn(self, request: Request) -> tuple[int, int]:
-        """Fork the command; return its pid and the pipe that tells of a failed exec.
-
-        posix_spawn would do without the fork, but it takes the command's user over from the
-        shim's own real uid, and for that moment the kernel lets every process of that user signal
-        the shim, a stop included.
-        """
-        reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        pid = os.fork()
-        if pid == 0:
-            try:
-                self._become_command(request)
-            except OSError as error:
-                os.write(writing, ERRNO.pack(error.errno or -1))
-            finally:
-                os._exit(EXIT_NOT_STARTED)
-        os.close(writing)
-        return pid, reading
-
-    def _become_command(self, request: Request) -> None:
-        """Turn the forked child into the command; raises OSError when it cannot be started."""
-        os.setsid()
-        for number, source in ((0, self.null), (1, request.output), (2, request.output)):
-            os.dup2(source, number)
-        if self.user is not None:
-            uid, gid = self.user
-            os.setgroups([gid])
-            os.setresgid(gid, gid, gid)
-            os.setresuid(uid, uid, uid)
-        os.chdir(request.cwd)
-        failure: OSError = FileNotFoundError(errno.ENOENT, "not found")
-        for file in candidates(request.argv[0], request.environment.get(b"PATH", b"")):
-            try:
-                os.execve(file, request.argv, request.environment)  # noqa: S606 - the very command
-            except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
-                failure = error  # as execvp: the next folder of PATH may do
-        raise failure
+        self.running = Running(started, entry, record)
 
     def _supervise(self, running: Running) -> None:
         """Collect what ended, end what must, and answer when nothing of the run is left."""
         if not self._reap(running):
-            self._reply(
-                running.record.seq,
-                status=running.status or 0,
-                cause=running.cause,
-                number=trouble_of(running.trouble),
-            )
+            status, number = running.started.close()
+            self._reply(running.record.seq, status=status, cause=running.cause, number=number)
             self.running = None
             return
         now = slots.boottime_ns()
-        if running.status is not None and running.kills_at is None:
+        if running.started.status is not None and running.kills_at is None:
             running.kills_at = now  # the command is done; whoever it left behind is not needed
         self._judge(running, now)
         if running.kills_at is not None and now >= running.kills_at:
@@ -238,7 +175,7 @@ class Shim:
             if not running.is_urgent:
                 running.is_urgent = True
                 running.kills_at = now
-                if running.status is None and not running.cause:
+                if running.started.status is None and not running.cause:
                     running.cause = cause
         elif cause and running.kills_at is None:
             running.cause = cause
@@ -254,8 +191,8 @@ class Shim:
                 return False
             if pid == 0:
                 return True
-            if pid == running.pid:
-                running.status = status
+            if pid == running.started.pid:
+                running.started.status = status
 
     def _reply(
         self, seq: int, *, status: int = 0, cause: int = slots.CAUSE_NONE, number: int = 0
@@ -334,16 +271,6 @@ def attempt_words(record: slots.Record) -> tuple[bytes, bytes]:
     )
 
 
-def trouble_of(fd: int) -> int:
-    """Return the errno of an exec that failed, 0 for a command that was started; close the pipe."""
-    try:
-        told = os.read(fd, ERRNO.size)
-    except BlockingIOError:
-        told = b""
-    os.close(fd)
-    return int(ERRNO.unpack(told)[0]) if told else 0
-
-
 def drain(fd: int) -> None:
     """Empty a non-blocking pipe."""
     try:
@@ -361,7 +288,7 @@ def own_start() -> int:
 
 def main(arguments: list[str]) -> None:
     """Detach from the pool child, so that the main process is the parent, and serve."""
-    sock_fd, table_fd, slot, child_pid, child_start, uid, gid = map(int, arguments)
+    sock_fd, table_fd, slot, child_pid, child_start, uid, gid, is_isolated = map(int, arguments)
     if os.fork():
         os._exit(0)
     for fd in (sock_fd, table_fd):
@@ -373,7 +300,7 @@ def main(arguments: list[str]) -> None:
         table=slots.SlotTable(table_fd),
         slot=slot,
         child=(child_pid, child_start),
-        user=(uid, gid) if uid >= 0 else None,
+        spawner=Spawner((uid, gid) if uid >= 0 else None, is_isolated=bool(is_isolated)),
     )
     # Only now: the detour's own parent dies meanwhile, and the handler must stand by then.
     proctree.set_parent_death_signal(signal.SIGTERM)

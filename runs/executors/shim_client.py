@@ -53,23 +53,34 @@ class Reply:
 class ShimClient:
     """One pool child's shim: started once, asked for each command."""
 
-    def __init__(self, table: slots.SlotTable, slot: slots.Slot, user: User | None) -> None:
-        """Start the shim and wait for its greeting. Raises ShimError."""
+    def __init__(
+        self, table: slots.SlotTable, slot: slots.Slot, user: User | None, *, is_isolated: bool
+    ) -> None:
+        """Start the shim and wait for its greeting. Raises ShimError.
+
+        `is_isolated`: it gives each command a PID namespace.
+        """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with theirs:
             self.socket = ours
-            self._launch(table, slot, theirs, user)
+            self._launch(table, slot, theirs, user, is_isolated=is_isolated)
         ours.settimeout(START_TIMEOUT_SEC)
         self.pid, start = HELLO.unpack(self._receive(HELLO.size))
         ours.settimeout(None)
         slot.set_shim(self.pid, start)
 
     def _launch(
-        self, table: slots.SlotTable, slot: slots.Slot, theirs: socket.socket, user: User | None
+        self,
+        table: slots.SlotTable,
+        slot: slots.Slot,
+        theirs: socket.socket,
+        user: User | None,
+        *,
+        is_isolated: bool,
     ) -> None:
         pid, start = slot.child
         uid, gid = (user.uid, user.gid) if user else (-1, -1)
-        numbers = (theirs.fileno(), table.fd, slot.index, pid, start, uid, gid)
+        numbers = (theirs.fileno(), table.fd, slot.index, pid, start, uid, gid, int(is_isolated))
         # The shim forks once and becomes a child of the nearest subreaper, which shall be the main
         # process: so a pool child has no children but those of a Python task.
         proctree.set_subreaper(on=False)

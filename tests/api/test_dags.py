@@ -1,11 +1,14 @@
 """Dependencies over HTTP: writing edges, a job's DAG, what a run waits for."""
 
+import uuid
 from datetime import datetime, timedelta
 from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
 import pytest
+from django.db import connection
 from django.test import TestCase
+from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
 from chronoproject.openapi import document
@@ -51,6 +54,25 @@ def test_edges_are_read_as_they_were_written(api: APIClient, team: Team) -> None
     assert response.json()["dependsOn"] == written
     read = api.get(f"/v1/jobs/{response.json()['id']}").json()
     assert (read["dependsOn"], read["triggerRule"]) == (written, "all_done")
+
+
+def test_many_upstreams_are_written_in_as_few_statements_as_two(team: Team) -> None:
+    jobs = [make_job(team) for _ in range(40)]
+    below(team, *jobs[:2])
+
+    def statements(count: int) -> int:
+        with CaptureQueriesContext(connection) as seen:
+            below(team, *jobs[:count])
+        return len(seen)
+
+    assert statements(40) == statements(2)
+
+
+def test_more_upstreams_than_a_thousand_are_refused(api: APIClient) -> None:
+    body = {"name": "a", "command": "true", "dependsOn": [str(uuid.uuid4()) for _ in range(1001)]}
+    (error,) = errors_of(api.post("/v1/jobs", body, format="json"))
+    assert error["field"] == "dependsOn"
+    assert "1000" in error["message"]
 
 
 def test_a_cycle_is_a_422_that_names_it(api: APIClient, team: Team) -> None:

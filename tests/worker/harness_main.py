@@ -112,7 +112,8 @@ def main(plan: dict[str, Any]) -> None:
     root = Path(tempfile.mkdtemp(prefix="chrono-test-work-"))
     root.chmod(0o711)
     user = NOBODY if os.geteuid() == 0 else None
-    share = pool_child.WorkerShare("test", table, user, root)
+    is_isolated = plan.get("is_isolated", False)
+    share = pool_child.WorkerShare("test", table, user, root, is_isolated)
     pids = []
     for number, plans in enumerate(plan["children"]):
         pids.append(os.fork())

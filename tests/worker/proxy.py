@@ -5,6 +5,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.parse import urlsplit, urlunsplit
 
 
 class Proxy:
@@ -85,10 +86,20 @@ class Proxy:
 
 
 @contextmanager
-def proxy(host: str, port: int) -> Iterator[Proxy]:
+def proxy(url: str) -> Iterator[Proxy]:
     """Run a proxy before a server."""
-    running = Proxy(host, port)
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    assert parts.port is not None
+    running = Proxy(parts.hostname, parts.port)
     try:
         yield running
     finally:
         running.close()
+
+
+def behind(url: str, through: Proxy) -> str:
+    """Return the URL of a server as reached through the proxy."""
+    parts = urlsplit(url)
+    user, at, _ = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=f"{user}{at}127.0.0.1:{through.port}"))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from runs import slots
+from runs.executors import namespace
 from tests.worker.harness import Harness, command, eventually, harness, kill, marked
 
 # Each leaves processes with {m} in their command line, and a main program that stays.
@@ -59,30 +60,46 @@ def by_dead_main(h: Harness) -> None:
     kill(h.main)
 
 
+def by_dead_main_and_shims(h: Harness) -> None:
+    for process in (h.main, *h.shims):
+        kill(process)
+
+
 def by_dead_shim(h: Harness) -> None:
     for shim in h.shims:
         kill(shim)
     assert {h.event("owed")["cause"] for _ in h.children} == {slots.CAUSE_NONE}
 
 
-@pytest.mark.parametrize(
-    "end",
-    [by_timeout, by_cancel, by_loss, by_dead_child, by_dead_main, by_dead_shim],
-    ids=lambda end: end.__name__,
-)
+needs_root = pytest.mark.skipif(not namespace.is_possible(), reason="takes CAP_SYS_ADMIN")
+ENDS = [by_timeout, by_cancel, by_loss, by_dead_child, by_dead_main, by_dead_shim]
+
+
+@pytest.mark.parametrize("end", ENDS, ids=lambda end: end.__name__)
 def test_no_process_survives(end: Callable[[Harness], None]) -> None:
     """Where the attempt is recorded, nothing is left before that; else soon after."""
+    check_no_process_survives(end)
+
+
+@needs_root
+@pytest.mark.parametrize("end", [*ENDS, by_dead_main_and_shims], ids=lambda end: end.__name__)
+def test_no_process_survives_its_namespace(end: Callable[[Harness], None]) -> None:
+    """The kernel does it, even when nobody of the worker is left."""
+    check_no_process_survives(end, is_isolated=True)
+
+
+def check_no_process_survives(end: Callable[[Harness], None], *, is_isolated: bool = False) -> None:
     mark = marker()
     timeout_sec = 2 if end is by_timeout else 60
     plans = [
         [command(shape.format(m=mark), timeout_sec=timeout_sec, grace_sec=0.3)]
         for shape in SHAPES.values()
     ]
-    with harness(*plans, reclaim=True) as h:
+    with harness(*plans, reclaim=True, is_isolated=is_isolated) as h:
         h.executing()
         eventually(lambda: len(marked(mark)) >= len(SHAPES))
         end(h)
-        if end is not by_dead_main:
+        if end not in {by_dead_main, by_dead_main_and_shims}:
             assert marked(mark) == []
         eventually(lambda: not marked(mark), within_sec=5)
 
@@ -192,3 +209,30 @@ def test_many_short_commands_through_one_shim() -> None:
         codes = [h.event("outcome")["exit_code"] for _ in works]
         assert list(h.work_root.iterdir()) == []
     assert codes == [7, 0] * 20
+
+
+@needs_root
+def test_a_namespace_shows_a_command_itself_alone() -> None:
+    """Statuses, signals and failed starts come through it as they are."""
+    texts: list[str | list[str]] = [
+        "echo $$ $PPID; ls -d /proc/[0-9]* | wc -l; kill -9 -1; echo alive",
+        "exit 7",
+        "kill -SEGV $$",
+        ["nosuch-program"],
+        ["/etc/hostname"],
+        "trap 'echo bye; exit 5' TERM; sleep 60 & wait",
+        "(sleep 60 &); echo done",
+    ]
+    with harness(
+        [command(text, timeout_sec=1, grace_sec=30) for text in texts], is_isolated=True
+    ) as h:
+        ended = [h.event("outcome", within_sec=15) for _ in texts]
+    assert [(one["result"], one["exit_code"]) for one in ended] == [
+        *[("succeeded", 0), ("failed", 7), ("failed", 139), ("failed", 127), ("failed", 126)],
+        *[("timeout", 5), ("succeeded", 0)],
+    ]
+    first, *_, polite, _ = [one["log"] for one in ended]
+    assert first.split("\n")[0] == "2 1"
+    assert first.endswith("alive\n")
+    assert int(first.split("\n")[1]) <= 5  # init, the shell, ls and wc
+    assert polite == "bye\n"

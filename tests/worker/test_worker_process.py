@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -22,7 +21,7 @@ from runs.sweeps.reaper import Reaper
 from tests import servers
 from tests.worker import sample_tasks  # noqa: F401 - registers tasks
 from tests.worker.harness import ROOT, eventually, kill, marked
-from tests.worker.proxy import Proxy, proxy
+from tests.worker.proxy import Proxy, behind, proxy
 from tests.worker.workers import (
     FAST,
     RunningWorker,
@@ -216,20 +215,6 @@ def test_drain_lets_short_runs_end_and_gives_long_ones_back() -> None:
         assert Worker.objects.get(name=running.name).state == "stopped"
 
 
-def behind(url: str, through: Proxy) -> str:
-    """Return the URL of a server as reached through the proxy."""
-    parts = urlsplit(url)
-    user, _, _ = parts.netloc.rpartition("@")
-    return urlunsplit(parts._replace(netloc=f"{user}@127.0.0.1:{through.port}"))
-
-
-def proxied(url: str) -> tuple[str, int]:
-    parts = urlsplit(url)
-    assert parts.hostname is not None
-    assert parts.port is not None
-    return parts.hostname, parts.port
-
-
 @dataclass(frozen=True, slots=True)
 class Partitioned:
     """A worker that a test may cut off from its servers."""
@@ -246,8 +231,8 @@ def partitioned(
     given = servers.addresses
     with (
         django_db_blocker.unblock(),  # type: ignore[attr-defined]
-        proxy(*proxied(given.database_url)) as database,
-        proxy(*proxied(given.redis_url)) as broker,
+        proxy(given.database_url) as database,
+        proxy(given.redis_url) as broker,
         worker(
             DATABASE_URL=behind(given.database_url, database),
             REDIS_URL=behind(given.redis_url, broker),

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,15 +29,18 @@ FAST = {
 class RunningWorker:
     """A worker process and what it wrote."""
 
-    def __init__(self, pool: str, concurrency: int, extra: Mapping[str, str]) -> None:
+    def __init__(
+        self, program: Sequence[str], pool: str, concurrency: int, extra: Mapping[str, str]
+    ) -> None:
         self.name = f"worker-of-{pool}"
         self.pool = pool
         self.log_path = Path(tempfile.mkstemp(prefix="chrono-worker-", suffix=".log")[1])
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
-                worker_command(
-                    *("--name", self.name, "--pools", pool, "--concurrency", str(concurrency))
-                ),
+                [
+                    *(sys.executable, *program, "worker", "--name", self.name),
+                    *("--pools", pool, "--concurrency", str(concurrency)),
+                ],
                 cwd=ROOT,
                 env={**os.environ, **FAST, **extra},
                 stdin=subprocess.DEVNULL,
@@ -81,7 +84,7 @@ class RunningWorker:
             process = proctree.look(process.parent)
         assert process is not None
         words = Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")
-        return int(words[-5])  # … slot, child's pid, its start, uid, gid, and an empty rest
+        return int(words[-6])  # … slot, child's pid, its start, uid, gid, isolated, an empty rest
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Signal the main process and wait for its end."""
@@ -108,9 +111,15 @@ def with_run_id(run: Run) -> list[int]:
 
 
 @contextmanager
-def worker(pool: str = "", *, concurrency: int = 2, **extra: str) -> Iterator[RunningWorker]:
+def worker(
+    pool: str = "",
+    *,
+    concurrency: int = 2,
+    program: Sequence[str] = ("manage.py",),
+    **extra: str,
+) -> Iterator[RunningWorker]:
     """Run a worker with a pool of its own; nothing of it is left, whatever the test did."""
-    running = RunningWorker(pool or f"p{uuid.uuid4().hex[:6]}", concurrency, extra)
+    running = RunningWorker(program, pool or f"p{uuid.uuid4().hex[:6]}", concurrency, extra)
     try:
         yield running
     except BaseException:
