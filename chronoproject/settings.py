@@ -55,6 +55,8 @@ CHRONO_RUN_AS = env.text("CHRONO_RUN_AS", "nobody")
 CHRONO_PID_NAMESPACE = env.boolean("CHRONO_PID_NAMESPACE", default=False)
 CHRONO_HTTP_ALLOW = env.words("CHRONO_HTTP_ALLOW")
 CHRONO_TASK_MODULES = env.words("CHRONO_TASK_MODULES", "runs.builtin_tasks")
+# Celery's main process is known to grow; above so much it drains and restarts. 0: no bound.
+CHRONO_WORKER_MAX_MB = env.integer("CHRONO_WORKER_MAX_MB", 1024, minimum=0)
 CHRONO_WORKER_EVENTS = env.boolean("CHRONO_WORKER_EVENTS", default=True)
 
 # --- web ------------------------------------------------------------------------------------

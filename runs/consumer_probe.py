@@ -4,7 +4,6 @@ Celery's Redis consumer has more than once stopped to ask after a lost connectio
 #8091, #9054, #10205), and nothing else shows it: the process lives and its heartbeat goes on.
 """
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,7 +12,6 @@ from celery import signals
 
 from runs import figures
 
-LOOK_SEC = 5.0
 DEAF_AFTER_SEC = 30.0
 
 
@@ -56,10 +54,3 @@ class ConsumerProbe:
         now = self._monotonic()
         self._since = now if self._since is None else self._since
         return now - self._since >= DEAF_AFTER_SEC
-
-    def watch(self, stopping: threading.Event, on_deaf: Callable[[], None]) -> None:
-        """Look every few seconds until `stopping`, or until `on_deaf` has been called once."""
-        while not stopping.wait(LOOK_SEC):
-            if self.look():
-                on_deaf()
-                return

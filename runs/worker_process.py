@@ -36,10 +36,11 @@ logger = logging.getLogger(__name__)
 
 PRIORITIES = ("high", "normal", "low")  # the order in which queues are served
 RUNS_PER_CHILD = 32  # how many runs of one message a pool child may hold
-SPOOL_EVERY_SEC = 5.0
+SPOOL_EVERY_SEC = WATCH_EVERY_SEC = 5.0
 EVENTS_EVERY_SEC, EVENTS_AT_ONCE = 0.5, 300
 STOP_WITHIN_SEC = 10.0
-EXIT_DEAF = 75
+EXIT_RESTART = 75
+MB = 1024 * 1024
 WORK_PREFIX = "chrono-work-"
 DEFAULT_USER = "nobody"
 
@@ -228,10 +229,7 @@ class WorkerProcess:
         self._gather_events(sender)
         if not any(thread.name == "log-spool" for thread in threading.enumerate()):
             threading.Thread(target=self._carry_spool, name="log-spool", daemon=True).start()
-            listening = (self._stopping, self._restart)
-            threading.Thread(
-                target=self.probe.watch, args=listening, name="consumer-probe", daemon=True
-            ).start()
+            threading.Thread(target=self._watch_itself, name="watch", daemon=True).start()
 
     def _gather_events(self, consumer: Any) -> None:  # noqa: ANN401 - as above
         """Send Flower's events in batches: one by one, they triple this process's cost of a run."""
@@ -259,17 +257,28 @@ class WorkerProcess:
             busy = max(busy, len(state.active_requests))
         return busy < self.identity.concurrency
 
-    def _restart(self) -> None:
-        """Drain and end this process, which takes no messages any more; its supervisor restarts it.
+    def _watch_itself(self) -> None:
+        """Restart this process when it takes no messages any more, or too much memory."""
+        while not self._stopping.wait(WATCH_EVERY_SEC):
+            if self.probe.look():
+                self._restart(f"no message taken for {DEAF_AFTER_SEC:g} s though some lie there")
+                return
+            limit_mb = settings.CHRONO_WORKER_MAX_MB
+            if limit_mb and (held_mb := proctree.resident_bytes() // MB) > limit_mb:
+                self._restart(f"the main process holds {held_mb} MB of memory")
+                return
+
+    def _restart(self, why: str) -> None:
+        """Drain and end this process; its supervisor starts it again.
 
         Celery's own part may be what is stuck; then the process ends without it.
         """
-        logger.error("no message taken for %g s though some lie there: restart", DEAF_AFTER_SEC)
-        self._exit_code = EXIT_DEAF
+        logger.error("%s: this worker drains and restarts", why)
+        self._exit_code = EXIT_RESTART
         os.kill(os.getpid(), signal.SIGTERM)
         within_sec = settings.CHRONO_DRAIN_SEC + OVERRUN_SEC + 2 * STOP_WITHIN_SEC
         if not self._stopping.wait(within_sec):
-            os._exit(EXIT_DEAF)
+            os._exit(EXIT_RESTART)
 
     def _carry_spool(self) -> None:
         """Upload what was spooled while the store was away."""

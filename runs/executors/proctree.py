@@ -82,6 +82,12 @@ def is_alive(pid: int, start: int) -> bool:
     return found is not None and found.start == start and not found.is_dead
 
 
+def resident_bytes() -> int:
+    """Return how much memory this process holds."""
+    with open("/proc/self/statm", "rb") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
 def all_processes() -> list[Process]:
     """Return every process that /proc lists."""
     pids = (int(name) for name in os.listdir("/proc") if name.isdigit())

@@ -26,7 +26,10 @@ def main() -> None:
     django.setup()
     from runs import consumer_probe
 
-    consumer_probe.LOOK_SEC, consumer_probe.DEAF_AFTER_SEC = 0.2, 1.5
+    consumer_probe.DEAF_AFTER_SEC = 1.5
+    from runs import worker_process
+
+    worker_process.WATCH_EVERY_SEC = 0.2
     go_deaf()
     execute_from_command_line(sys.argv)
 

@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import redis
 from django.core.management import CommandError, call_command
 from django.db import connection
 from pytest_django.fixtures import Settings
 
-from runs import lifecycle, log_stream
+from runs import lifecycle, log_stream, publisher
 from runs.models import Run, Worker
 from runs.records import RunRef
 from runs.sweeps.reaper import Reaper
+from runs.sweeps.replay import replay_lost
 from tests import servers
 from tests.worker import sample_tasks  # noqa: F401 - registers tasks
 from tests.worker.harness import ROOT, eventually, kill, marked
@@ -213,6 +215,25 @@ def test_drain_lets_short_runs_end_and_gives_long_ones_back() -> None:
             assert attempts(run) == [(1, "drained", "drain")]
         assert current(late).status == "queued"
         assert Worker.objects.get(name=running.name).state == "stopped"
+
+
+def test_a_broker_without_memory_costs_neither_the_worker_nor_a_run(
+    shared_worker: RunningWorker, valkey: redis.Redis
+) -> None:
+    """It refuses writes; with kombu's unacked sets, a worker lost the message and its life."""
+    before = [shared_worker.runs("sleep 0.3") for _ in range(6)]
+    valkey.config_set("maxmemory", "1")
+    try:
+        for run in before:
+            until(run, "succeeded")
+        refused = shared_worker.runs("true")
+        assert valkey.llen(f"{shared_worker.pool}.normal") == 0
+        assert current(refused).status == "queued"
+    finally:
+        valkey.config_set("maxmemory", "0")
+    publisher.breaker._open_until = 0.0
+    eventually(replay_lost)
+    assert until(refused, "succeeded").attempt == 1
 
 
 @dataclass(frozen=True, slots=True)

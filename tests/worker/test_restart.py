@@ -1,4 +1,4 @@
-"""A worker that takes no messages though it could is noticed, and only that one."""
+"""A worker that takes no messages though it could, or too much memory, drains and restarts."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ import redis
 
 from runs import publisher
 from runs.consumer_probe import DEAF_AFTER_SEC, ConsumerProbe
-from runs.worker_process import EXIT_DEAF
+from runs.worker_process import EXIT_RESTART
 from tests.worker.workers import until, worker
 
 QUEUE = "probed.normal"
@@ -19,10 +19,21 @@ def test_a_worker_that_takes_no_messages_any_more_restarts() -> None:
     with worker(program=("-m", "tests.worker.deaf_worker"), CHRONO_DRAIN_SEC="5") as deaf:
         until(deaf.runs("true"), "succeeded")
         left = deaf.runs("true")
-        assert deaf.process.wait(30) == EXIT_DEAF, deaf.log()
+        assert deaf.process.wait(30) == EXIT_RESTART, deaf.log()
         assert "no message taken for 1.5 s" in deaf.log()
     with worker(deaf.pool):
         assert until(left, "succeeded").attempt == 1
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("redis_url")
+def test_a_worker_whose_main_process_grows_drains_and_restarts() -> None:
+    with worker(CHRONO_WORKER_MAX_MB="20") as grown:
+        run = grown.runs("sleep 1")
+        assert grown.process.wait(30) == EXIT_RESTART, grown.log()
+        assert "MB of memory: this worker drains and restarts" in grown.log()
+    with worker(grown.pool):
+        assert until(run, "succeeded").lost_count == 0
 
 
 class Watched:
