@@ -1,6 +1,8 @@
 """Typed readers of the environment; a secret may also come from the file that NAME_FILE names."""
 
+import math
 import os
+import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -43,6 +45,8 @@ def _number(name: str, default: float, minimum: float, kind: type[int] | type[fl
         value = kind(raw)
     except ValueError as error:
         raise ImproperlyConfigured(f"{name}: {raw!r} is not a number") from error
+    if not math.isfinite(value):
+        raise ImproperlyConfigured(f"{name}: {raw} is not a number that can be counted to")
     if value < minimum:
         raise ImproperlyConfigured(f"{name}: {raw} is below {minimum}")
     return value
@@ -61,9 +65,13 @@ def boolean(name: str, *, default: bool) -> bool:
     raise ImproperlyConfigured(f"{name}: {raw!r} is neither yes nor no")
 
 
-def words(name: str, default: str = "") -> list[str]:
-    """Return the comma-separated words of the variable `name`."""
-    return [word.strip() for word in text(name, default).split(",") if word.strip()]
+def words(name: str, default: str = "", *, pattern: str = "", rule: str = "") -> list[str]:
+    """Return the comma-separated words of the variable `name`, each of the pattern, if any."""
+    found = [word.strip() for word in text(name, default).split(",") if word.strip()]
+    for word in found:
+        if pattern and not re.fullmatch(pattern, word):
+            raise ImproperlyConfigured(f"{name}: {word!r} {rule}")
+    return found
 
 
 def database(url: str) -> dict[str, Any]:

@@ -48,7 +48,12 @@ CHRONO_PARTITION_DAYS_AHEAD = env.integer("CHRONO_PARTITION_DAYS_AHEAD", 14, min
 CHRONO_LOG_MAX_BYTES = env.integer("CHRONO_LOG_MAX_BYTES", 64 * 1024 * 1024, minimum=1024)
 
 # --- workers --------------------------------------------------------------------------------
-CHRONO_POOLS = env.words("CHRONO_POOLS", "default")
+CHRONO_POOLS = env.words(
+    "CHRONO_POOLS",
+    "default",
+    pattern=r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}",
+    rule="is not the name of a pool: letters, digits, _ and -, 63 at most",
+)
 CHRONO_WORKER_CONCURRENCY = env.integer("CHRONO_WORKER_CONCURRENCY", 4, minimum=1)
 CHRONO_DRAIN_SEC = env.seconds("CHRONO_DRAIN_SEC", 60)
 CHRONO_RUN_AS = env.text("CHRONO_RUN_AS", "nobody")
@@ -203,7 +208,7 @@ CELERY_WORKER_ETA_TASK_LIMIT = 100
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
 CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT = 0
 CELERY_WORKER_PROC_ALIVE_TIMEOUT = 60
-CELERY_WORKER_MAX_TASKS_PER_CHILD = env.integer("CHRONO_TASKS_PER_CHILD", 5000)
+CELERY_WORKER_MAX_TASKS_PER_CHILD = env.integer("CHRONO_TASKS_PER_CHILD", 5000, minimum=1)
 CELERY_WORKER_ENABLE_REMOTE_CONTROL = CHRONO_WORKER_EVENTS  # Flower asks through it
 CELERY_WORKER_SEND_TASK_EVENTS = CHRONO_WORKER_EVENTS
 CELERY_TASK_SEND_SENT_EVENT = False

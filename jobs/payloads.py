@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import httpx
 
@@ -76,6 +76,14 @@ class Command:
         return {"oneOf": [word | {"minLength": 1, "pattern": r"\S"}, words]}
 
 
+def has_port(parts: SplitResult) -> bool:
+    """Say whether a URL's port, if it names one, can be a port."""
+    try:
+        return parts.port != 0
+    except ValueError:
+        return False
+
+
 @dataclass(frozen=True, slots=True)
 class Url:
     """An http or https URL with a host."""
@@ -85,7 +93,10 @@ class Url:
         url = URL_TEXT(value)
         try:
             parts = urlsplit(url)
-            usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+            usable = parts.scheme in {"http", "https"} and parts.hostname
+            if usable and not has_port(parts):
+                port = parts.netloc.rpartition(":")[2]
+                raise Invalid(f"has the port {port}, which is not within 1 to 65535")
             if usable:
                 httpx.URL(url)  # what makes the call, and is stricter about hosts
         except ValueError:

@@ -27,6 +27,7 @@ from runs.executors.base import Executor, Outcome, Work, note
 from runs.executors.command import CommandExecutor
 from runs.executors.http_call import HttpExecutor
 from runs.executors.http_guard import AllowList
+from runs.executors.output import NUL_IN_JSON
 from runs.executors.shim_client import ShimError
 from runs.executors.task import TaskExecutor
 from runs.hooks import run_hooks
@@ -366,7 +367,7 @@ def storable(output: Any) -> Any:  # noqa: ANN401 - a JSON value
     if "\\u0000" not in text and "\\ud" not in text:
         return output
     cleaned = json.dumps(output, ensure_ascii=False).encode(errors="replace").decode()
-    return json.loads(cleaned.replace("\\u0000", "\ufffd"))
+    return json.loads(NUL_IN_JSON.sub("\\1\ufffd", cleaned))
 
 
 def without_output(result: Result, error: Exception) -> Result:

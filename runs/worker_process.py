@@ -25,6 +25,7 @@ from django.core.exceptions import ImproperlyConfigured
 from runs import pool_child, slots, task_registry
 from runs.consumer_probe import DEAF_AFTER_SEC, ConsumerProbe
 from runs.executors import namespace, proctree
+from runs.executors.http_guard import AllowList
 from runs.executors.shim_client import User
 from runs.heartbeat import OVERRUN_SEC, Heartbeat, WorkerIdentity
 from runs.pool_child import SECOND_NS, WorkerShare
@@ -92,6 +93,15 @@ def commands_are_isolated() -> bool:
     return bool(settings.CHRONO_PID_NAMESPACE)
 
 
+def check_settings_of_runs() -> None:
+    """Tell now, not by the first run, what is bad. Raises ImproperlyConfigured."""
+    backend()
+    try:
+        AllowList(settings.CHRONO_HTTP_ALLOW)
+    except ValueError as error:
+        raise ImproperlyConfigured(f"CHRONO_HTTP_ALLOW: {error}") from error
+
+
 def make_work_root() -> Path:
     """Make the folder of the commands' working directories; remove those of dead workers."""
     top = Path(tempfile.gettempdir())
@@ -143,7 +153,7 @@ class WorkerProcess:
         self.hostname = socket.gethostname()
         self.identity = own_identity(name, self.hostname, concurrency, pools)
         user, is_isolated = commands_user(), commands_are_isolated()
-        backend()  # a bad CHRONO_STORAGE_URL is told now, not by the first run
+        check_settings_of_runs()
         task_registry.load_task_modules()
         proctree.set_undumpable()
         proctree.set_subreaper(on=True)

@@ -4,12 +4,16 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
+from django.contrib.admin.widgets import AutocompleteMixin
+from django.core.exceptions import ValidationError
 from django.core.paginator import Paginator
-from django.db.models import Model, QuerySet
-from django.http import HttpRequest
+from django.db.models import Field, ForeignKey, Model, QuerySet
+from django.forms import ModelChoiceField
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
+from chronoproject.adminkit.bulk import selected_keys
 from chronoproject.adminkit.keyset import KeysetChangeList, LookaheadPaginator
 
 if TYPE_CHECKING:
@@ -31,6 +35,29 @@ def actor_of(request: HttpRequest) -> str:
     return f"admin:{request.user.get_username()}"
 
 
+def is_key(field: "Field[Any, Any]", value: str) -> bool:
+    """Say whether a posted value can be a key; Django's own pages fail on one that cannot."""
+    try:
+        field.to_python(value)
+    except ValidationError:
+        return False
+    return True
+
+
+def only_keys(widget: AutocompleteMixin) -> type[AutocompleteMixin]:
+    """Return the widget's class, but that it looks up nothing that can be no key."""
+
+    class OnlyKeys(type(widget)):  # type: ignore[misc]
+        def optgroups(
+            self, name: str, value: list[str], attr: dict[str, Any] | None = None
+        ) -> list[Any]:
+            key = self.field.target_field
+            known = [one for one in value if one == "" or is_key(key, one)]
+            return super().optgroups(name, known, attr)  # type: ignore[no-any-return]
+
+    return OnlyKeys
+
+
 class ChronoAdmin(UnfoldAdmin[M]):
     """What all our pages share."""
 
@@ -38,6 +65,32 @@ class ChronoAdmin(UnfoldAdmin[M]):
     show_facets = admin.ShowFacets.NEVER
     list_filter_submit = True
     list_fullwidth = True
+
+    def response_action(
+        self,
+        request: HttpRequest,
+        queryset: QuerySet[M],
+        *args: Any,  # noqa: ANN401 - Django's own
+        **kwargs: Any,  # noqa: ANN401 - as above
+    ) -> HttpResponse | None:
+        """Refuse a selection with what cannot be the key of a row."""
+        for value in selected_keys(request):
+            if not is_key(self.opts.pk, value):
+                messages.error(request, f"{value!r} is not the key of a row; nothing was done.")
+                return HttpResponseRedirect(request.get_full_path())
+        return super().response_action(request, queryset, *args, **kwargs)
+
+    def formfield_for_foreignkey(
+        self,
+        db_field: "ForeignKey[Any, Any]",
+        request: HttpRequest,
+        **kwargs: Any,  # noqa: ANN401
+    ) -> "ModelChoiceField[Any] | None":
+        """Let a posted value that can be no key be told in the form."""
+        field = super().formfield_for_foreignkey(db_field, request, **kwargs)
+        if field is not None and isinstance(field.widget, AutocompleteMixin):
+            field.widget.__class__ = only_keys(field.widget)
+        return field
 
 
 class ReadOnlyMixin:

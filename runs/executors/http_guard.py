@@ -6,6 +6,7 @@ redirect opens its connection here too.
 """
 
 import ipaddress
+import re
 import socket
 from collections.abc import Iterable
 
@@ -14,6 +15,8 @@ import httpx
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
+MAX_PORT = 65535
+HOST_NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?")
 METADATA = frozenset(
     ipaddress.ip_address(text)
     for text in (
@@ -60,19 +63,31 @@ def is_refused(address: Address) -> bool:
     return False
 
 
+def is_host(text: str) -> bool:
+    """Say whether it is an address (IPv6 maybe in brackets), or can be a host's name."""
+    try:
+        ipaddress.ip_address(text.strip("[]"))
+    except ValueError:
+        return HOST_NAME.fullmatch(text) is not None
+    return True
+
+
 class AllowList:
     """The hosts that CHRONO_HTTP_ALLOW names: `host`, or `host:port`; IPv6 in brackets."""
 
     def __init__(self, words: Iterable[str]) -> None:
+        """Take the words of the setting. Raises ValueError for one that names no host."""
         self._pairs = {self._parse(word) for word in words}
 
     @staticmethod
     def _parse(word: str) -> tuple[str, int | None]:
         word = word.strip().lower()
         host, _, port = word.rpartition(":")
-        if host and port.isdigit() and (host.endswith("]") or ":" not in host):
-            return host.strip("[]"), int(port)
-        return word.strip("[]"), None
+        if not (host and port.isdigit() and (host.endswith("]") or ":" not in host)):
+            host, port = word, ""
+        if not is_host(host) or int(port or 0) > MAX_PORT:
+            raise ValueError(f"{word!r} is neither host nor host:port")
+        return host.strip("[]"), int(port) if port else None
 
     def names(self, host: str, port: int) -> bool:
         """Say whether a host, as written or as resolved, is named."""

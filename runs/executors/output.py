@@ -2,11 +2,14 @@
 
 import json
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Any
 
 MAX_OUTPUT_BYTES = 64 * 1024
+# The escape itself, behind no backslash or pairs of them: "\\\\u0000" is text.
+NUL_IN_JSON = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 
 
 class OutputError(ValueError):
@@ -19,8 +22,12 @@ def json_text(value: object) -> str:
         text = json.dumps(value, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise OutputError(f"is not JSON: {error}") from error
-    if "\\u0000" in text:
+    if NUL_IN_JSON.search(text):
         raise OutputError("holds a NUL character")
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise OutputError("holds half of a surrogate pair") from error
     return text
 
 

@@ -108,10 +108,8 @@ class TaskExecutor:
         except interrupt.RunInterrupted as error:
             tell(error, log)
             return ended_outcome(error.cause, work)
-        except Exception as error:  # noqa: BLE001 - whatever a task raises is its outcome
-            return raised(error, log)
-        except SystemExit as error:
-            if terminate_handler_fired():
+        except BaseException as error:
+            if isinstance(error, SystemExit) and terminate_handler_fired():
                 raise  # this process is being ended; that is no outcome of the task
             return raised(error, log)
         cause = armed.cause()

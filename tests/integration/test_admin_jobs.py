@@ -231,6 +231,22 @@ def test_selected_jobs_are_enabled_and_disabled() -> None:
     assert set(Job.objects.filter(enabled=True)) == {untouched, first}
 
 
+@pytest.mark.parametrize("key", ["nonsense", "0", "1/2", ""])
+def test_what_is_no_key_is_told_and_nothing_is_done(admin_client: Client, key: str) -> None:
+    job = make_job()
+    answer = act(admin_client, JOBS, "disable_selected", [job.pk, key])
+    assert said(answer) == [f"{key!r} is not the key of a row; nothing was done."]
+    job.refresh_from_db()
+    assert job.enabled
+
+
+@pytest.mark.parametrize("owner", ["zz", "df37ab3b-4e61-4fcc-82bc-6ec75156eb5c", "999999"])
+def test_a_team_that_is_none_is_told_in_the_form(admin_client: Client, owner: str) -> None:
+    answer = admin_client.post(reverse("admin:jobs_job_add"), {"owner": owner, "name": "a"})
+    assert answer.status_code == 200
+    assert "owner" in answer.context["adminform"].form.errors
+
+
 @pytest.mark.parametrize("action", ["disable_selected", "enable_selected", "delete_selected"])
 def test_actions_need_the_permission(action: str) -> None:
     job = make_job()

@@ -112,6 +112,9 @@ def test_a_database_that_nobody_named_is_told_so(tmp_path: Path) -> None:
     [
         ("verify_ticks", {}, "database: connection failed: connection to server at "),
         ("verify_ticks", {"CHRONO_SHARDS": "abc"}, "CHRONO_SHARDS: 'abc' is not a number"),
+        ("migrate", {"CHRONO_LEASE_SEC": "inf"}, "CHRONO_LEASE_SEC: inf is not a number that can"),
+        ("migrate", {"CHRONO_POLL_SEC": "nan"}, "CHRONO_POLL_SEC: nan is not a number that can"),
+        ("migrate", {"CHRONO_POOLS": "a,b.c"}, "CHRONO_POOLS: 'b.c' is not the name of a pool"),
         ("migrate", {"DATABASE_URL": "mysql://x"}, "DATABASE_URL: scheme 'mysql' is not supported"),
         (
             "migrate",
@@ -160,6 +163,10 @@ NO_USER = "CHRONO_RUN_AS: no user 'no-such-user'" if os.geteuid() == 0 else ""
         ({}, ""),
         ({"CHRONO_STORAGE_URL": "ftp://x"}, "CHRONO_STORAGE_URL: scheme 'ftp' is not file or s3"),
         ({"CHRONO_RUN_AS": "no-such-user"}, NO_USER),
+        (
+            {"CHRONO_HTTP_ALLOW": "127.0.0.0/8"},
+            "CHRONO_HTTP_ALLOW: '127.0.0.0/8' is neither host nor host:port",
+        ),
         ({"CHRONO_TASK_MODULES": "no.such"}, "CHRONO_TASK_MODULES: no.such: No module named 'no'"),
     ],
     ids=str,

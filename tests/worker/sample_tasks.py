@@ -56,12 +56,20 @@ def environment() -> list[str]:
 def raise_error(kind: str) -> None:
     if kind == "exit":
         sys.exit("told to")
+    if kind == "interrupt":
+        raise KeyboardInterrupt
     raise ValueError(f"bad {kind}")
 
 
 @task("sample.return")
 def return_value(kind: str) -> object:
-    values = {"set": {1, 2}, "nan": float("nan"), "long": "x" * 100_000, "nul": "a\0b"}
+    values = {
+        "set": {1, 2},
+        "nan": float("nan"),
+        "long": "x" * 100_000,
+        "nul": "a\0b",
+        "half": "\ud800",
+    }
     return values[kind]
 
 

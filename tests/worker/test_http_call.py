@@ -302,6 +302,15 @@ def test_the_allow_list(word: str, host: str, port: int, is_named: bool) -> None
 
 
 @pytest.mark.parametrize(
+    "word",
+    ["foo:bar", "127.0.0.1:99999", "http://127.0.0.1:80/", "127.0.0.0/8", "a b", ":80", "[x]:80"],
+)
+def test_a_word_that_names_no_host_is_refused(word: str) -> None:
+    with pytest.raises(ValueError, match="is neither host nor host:port"):
+        AllowList([word])
+
+
+@pytest.mark.parametrize(
     ("status", "expected", "is_met"),
     [
         (204, None, True),

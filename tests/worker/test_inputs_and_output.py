@@ -73,6 +73,7 @@ def test_output_that_cannot_be_kept_fails_the_command() -> None:
         write("[NaN, 1]"),
         write("1e999"),
         write('"a\\u0000b"'),
+        write('["\\ud800x"]'),
         write("[" * 20_000),
         command(r"printf '\377' > $CHRONO_OUTPUT"),
         command(f"printf '\"%0{LIMIT - 1}d\"' 0 > $CHRONO_OUTPUT"),
@@ -87,6 +88,7 @@ def test_output_that_cannot_be_kept_fails_the_command() -> None:
     assert words == [
         *["is not JSON"] * 3,
         "holds a NUL character",
+        "holds half of a surrogate pair",
         *["is not JSON"] * 2,
         "is more than 65536 bytes",
         "cannot be read",
