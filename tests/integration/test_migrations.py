@@ -23,6 +23,12 @@ def migrate(name: str) -> Apps:
     return apps
 
 
+def states_of(apps: Apps, model: str, name: str) -> dict[str, tuple[object, ...]]:
+    """Return the due state of each job, by its name."""
+    rows = apps.get_model("jobs", model).objects.values_list(name, *COLUMNS)
+    return {job: tuple(state) for job, *state in rows}
+
+
 def test_the_due_state_moves_into_its_table_with_its_data_and_back() -> None:
     states = {
         "due": (NOON, 7, None, ""),
@@ -36,13 +42,8 @@ def test_the_due_state_moves_into_its_table_with_its_data_and_back() -> None:
             values = dict(zip(COLUMNS, state, strict=True))
             values |= {"kind": "command", "payload": {"command": "true"}}
             apps.get_model("jobs", "Job").objects.create(owner=team, name=name, **values)
-
-        rows = (
-            migrate(AFTER).get_model("jobs", "JobNext").objects.values_list("job__name", *COLUMNS)
-        )
-        assert {name: tuple(state) for name, *state in rows} == states
-
-        rows = migrate(BEFORE).get_model("jobs", "Job").objects.values_list("name", *COLUMNS)
-        assert {name: tuple(state) for name, *state in rows} == states
+        assert states_of(migrate(AFTER), "JobNext", "job__name") == states
+        assert states_of(migrate(BEFORE), "Job", "name") == states
     finally:
-        migrate(AFTER)
+        executor = MigrationExecutor(connection)
+        executor.migrate(executor.loader.graph.leaf_nodes())
