@@ -10,18 +10,10 @@ from rest_framework.test import APIClient
 from chronoproject.clock import db_now
 from jobs.choices import TokenRole
 from jobs.fields import instant_text
-from jobs.models import Job, JobVersion, Team
+from jobs.models import Job, JobNext, JobVersion, Team
 from runs.models import Misfire, Run
 from tests.api.support import fields_of, problem_of
-from tests.factories import (
-    claim_run,
-    make_client,
-    make_job,
-    make_run,
-    make_team,
-    set_next,
-    this_second,
-)
+from tests.factories import claim_run, make_client, make_job, make_run, make_team, this_second
 
 pytestmark = pytest.mark.django_db
 
@@ -240,7 +232,7 @@ def test_pause_and_resume_are_repeatable(api: APIClient) -> None:
 def test_an_edit_settles_the_ticks_of_the_version_in_force(api: APIClient) -> None:
     job = make_job(schedule="* * * * * *")
     now = db_now().replace(microsecond=0)
-    set_next(job, next_run_at=now - timedelta(seconds=2))
+    JobNext.objects.filter(job=job).update(next_run_at=now - timedelta(seconds=2))
 
     response = api.patch(f"/v1/jobs/{job.job_id}", {"schedule": "0 0 1 1 *"}, format="json")
 
@@ -345,7 +337,7 @@ def test_a_past_run_at_is_accepted_only_where_it_stood_before(api: APIClient) ->
     job = make_job(schedule={"runAt": "2090-01-01T00:00:00Z"})
     past = db_now().replace(microsecond=0) - timedelta(days=1)
     Job.objects.filter(pk=job.pk).update(run_at=past)
-    set_next(job, next_run_at=None)
+    JobNext.objects.filter(job=job).update(next_run_at=None)
     path = f"/v1/jobs/{job.job_id}"
 
     patched = api.patch(path, {"retries": 1}, format="json")
