@@ -67,13 +67,14 @@ def wait_for(event: threading.Event) -> None:
 
 
 def wait_for_waiter() -> None:
-    """Return once a session waits for a lock."""
+    """Return once a session of this database waits for a lock."""
     deadline = time.monotonic() + WAIT_SEC
     with connection.cursor() as cursor:
         while time.monotonic() < deadline:
             cursor.execute(
-                "SELECT EXISTS (SELECT FROM pg_stat_activity"
-                " WHERE datname = current_database() AND wait_event_type = 'Lock')"
+                "SELECT EXISTS (SELECT FROM pg_locks w JOIN pg_locks o USING (pid)"
+                " JOIN pg_database d ON d.oid = o.database"
+                " WHERE NOT w.granted AND d.datname = current_database())"
             )
             if cursor.fetchone() == (True,):
                 return

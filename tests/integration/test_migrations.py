@@ -40,8 +40,9 @@ def test_the_due_state_moves_into_its_table_with_its_data_and_back() -> None:
         team = apps.get_model("jobs", "Team").objects.create(slug="data", name="Data")
         for name, state in states.items():
             values = dict(zip(COLUMNS, state, strict=True))
-            values |= {"kind": "command", "payload": {"command": "true"}}
-            apps.get_model("jobs", "Job").objects.create(owner=team, name=name, **values)
+            apps.get_model("jobs", "Job").objects.create(
+                owner=team, name=name, kind="command", payload={"command": "true"}, **values
+            )
         assert states_of(migrate(AFTER), "JobNext", "job__name") == states
         assert states_of(migrate(BEFORE), "Job", "name") == states
     finally:
