@@ -171,24 +171,29 @@ def test_a_claim_that_comes_after_the_edit_passes_the_job_by_and_keeps_none_of_i
 def test_an_edit_committed_after_the_claims_snapshot_is_seen_whole() -> None:
     """Both rows are looked at again, as they are once they are locked."""
     minute = this_second().replace(second=0)
-    job, neighbour = (due_job("* * * * *", minute) for _ in range(2))
+    gone, changed, neighbour = (due_job("* * * * *", minute) for _ in range(3))
     gate = "(SELECT pg_advisory_xact_lock_shared(1) IS NOT NULL) AND j.enabled"
     held = SQL["claim_due"].text.replace("j.enabled", gate, 1)
-    claimed: list[str] = []
+    claimed: dict[str, tuple[int, str]] = {}
 
     def claim() -> None:
-        params = {**due_to(None, minute + HALF_SECOND), "limit": 10, "job_id": None}
+        params = {**due_to(None, minute + 60 * MINUTE), "limit": 10, "job_id": None}
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(held, params)
-            claimed.extend(job_id for row in cursor.fetchall() for job_id in row[0])
+            for job_ids, _, versions, schedule, *_ in cursor.fetchall():
+                claimed.update((job_id, (versions[0], schedule)) for job_id in job_ids)
 
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_lock(1)")
         with beside(claim):
             wait_for_waiter()
-            patch(job, schedule="0 0 1 1 *")
+            patch(gone, schedule="0 0 1 1 *")
+            patch(changed, schedule="*/5 * * * * *")
             cursor.execute("SELECT pg_advisory_unlock(1)")
-    assert claimed == [str(neighbour.job_id)]
+    assert claimed == {
+        str(neighbour.job_id): (1, "* * * * *"),
+        str(changed.job_id): (2, "*/5 * * * * *"),
+    }
 
 
 def test_rivals_dispatch_each_version_s_ticks_by_that_version() -> None:
