@@ -78,7 +78,8 @@ def compare(due: int, rounds: int) -> dict[str, Any]:
     for _ in range(rounds):
         for name, statement in statements.items():
             make_due(due)
-            fill_wide()
+            if statement == WIDE_STATEMENT:
+                fill_wide()
             found[name].append(measured(statement, due))
     return {
         name: {
