@@ -22,9 +22,11 @@ ZONES = [
 
 RAW_STATEMENT = """
 WITH due AS (
-    SELECT job_id, owner, next_run_at, version, pool, priority, max_retries FROM jobs
-    WHERE enabled AND deleted_at IS NULL AND next_run_at <= clock_timestamp()
-    ORDER BY next_run_at, job_id LIMIT %s FOR UPDATE SKIP LOCKED
+    SELECT n.job_id, j.owner, n.next_run_at, j.version, j.pool, j.priority, j.max_retries
+    FROM job_next n JOIN jobs j ON j.job_id = n.job_id
+    WHERE j.enabled AND j.deleted_at IS NULL AND n.next_run_at <= clock_timestamp()
+    ORDER BY n.next_run_at, n.job_id LIMIT %s
+    FOR SHARE OF j SKIP LOCKED FOR NO KEY UPDATE OF n SKIP LOCKED
 ), born AS (
     INSERT INTO runs (run_id, job_id, owner, scheduled_for, logical_date, trigger, job_version,
                       status, pool, priority, attempt_limit, published_at)
@@ -33,8 +35,8 @@ WITH due AS (
     ON CONFLICT (job_id, scheduled_for) DO NOTHING
     RETURNING run_id, scheduled_for, published_at
 ), moved AS (
-    UPDATE jobs j SET next_run_at = d.next_run_at + interval '1 hour'
-    FROM due d WHERE j.job_id = d.job_id
+    UPDATE job_next n SET next_run_at = d.next_run_at + interval '1 hour'
+    FROM due d WHERE n.job_id = d.job_id
 )
 SELECT run_id, scheduled_for, published_at FROM born
 """
@@ -47,22 +49,25 @@ def make_due(count: int) -> None:
     publisher.client().flushdb()
     harness.execute("TRUNCATE runs")
     harness.execute(
-        "UPDATE jobs SET next_run_at = clock_timestamp() + interval '30 days'"
+        "UPDATE job_next SET next_run_at = clock_timestamp() + interval '30 days'"
         " WHERE next_run_at < clock_timestamp() + interval '1 day'"
     )
     harness.execute(
         """
         WITH due AS (SELECT job_id, row_number() OVER (ORDER BY job_id) AS n FROM jobs
                      ORDER BY job_id LIMIT %s),
-             now AS (SELECT date_trunc('second', clock_timestamp()) AS at)
+             now AS (SELECT date_trunc('second', clock_timestamp()) AS at),
+             moved AS (UPDATE job_next n SET next_run_at = now.at
+                       FROM due, now WHERE n.job_id = due.job_id)
         UPDATE jobs j
-        SET next_run_at = now.at, timezone = (%s::text[])[1 + n %% %s],
+        SET timezone = (%s::text[])[1 + n %% %s],
             schedule = to_char(now.at, 'FMSS FMMI ') || (%s::text[])[1 + n %% %s]
         FROM due, now WHERE j.job_id = due.job_id
         """,
         count, ZONES, len(ZONES), SPELLINGS, len(SPELLINGS),
     )  # fmt: skip
     harness.execute("VACUUM jobs")
+    harness.execute("VACUUM job_next")
     harness.execute("CHECKPOINT")
 
 
@@ -103,7 +108,9 @@ def check(due: int) -> int:
 
     runs = harness.execute("SELECT run_id, scheduled_for FROM runs")
     ((jobs,),) = harness.execute("SELECT count(DISTINCT job_id) FROM runs")
-    ((left,),) = harness.execute("SELECT count(*) FROM jobs WHERE next_run_at <= clock_timestamp()")
+    ((left,),) = harness.execute(
+        "SELECT count(*) FROM job_next WHERE next_run_at <= clock_timestamp()"
+    )
     assert (len(runs), jobs, left) == (due, due, 0), (len(runs), jobs, left)
     messages: Any = publisher.client().lrange("default.normal", 0, -1)
     assert sorted(stand_in.named(messages)) == sorted(runs)

@@ -103,11 +103,10 @@ def make_jobs(count: int, schedules: Sequence[str], team: str = "bench") -> int:
             kind, payload, env, timeout_sec, kill_grace_sec, max_retries, backoff_base_sec,
             backoff_factor, backoff_max_sec, backoff_jitter, concurrency_policy, misfire_policy,
             misfire_grace_sec, max_catchup, trigger_rule, dependency_timeout_sec, priority, pool,
-            enabled, pause_reason, has_upstreams, bucket, version, quarantine_reason, next_run_at)
+            enabled, pause_reason, has_upstreams, version)
         SELECT gen_random_uuid(), %s, 'job-' || n, '', '{}', (%s::text[])[1 + n %% %s], 'UTC',
             'vixie', 'task', %s::jsonb, '{}', 60, 10, 0, 10, 2, 3600, 0.1, 'queue', 'run_once', 60,
-            100, 'all_success', 86400, 'normal', 'default', true, '', false, n %% 1024, 1, '',
-            clock_timestamp() + interval '30 days'
+            100, 'all_success', 86400, 'normal', 'default', true, '', false, 1
         FROM generate_series(1, %s) AS n
         """,
         team_id,
@@ -116,10 +115,22 @@ def make_jobs(count: int, schedules: Sequence[str], team: str = "bench") -> int:
         payload,
         count,
     )
+    _make_due_states()
     _make_versions()
-    execute("VACUUM (ANALYZE) jobs")
-    execute("VACUUM (ANALYZE) job_versions")
+    for table in ("jobs", "job_next", "job_versions"):
+        execute(f"VACUUM (ANALYZE) {table}")
     return int(team_id)
+
+
+def _make_due_states() -> None:
+    """Give each job that has none its due state: in a month, whatever its schedule says."""
+    execute(
+        """
+        INSERT INTO job_next (job_id, next_run_at, bucket, quarantine_reason)
+        SELECT job_id, clock_timestamp() + interval '30 days', row_number() OVER () % 1024, ''
+        FROM jobs j WHERE NOT EXISTS (SELECT FROM job_next n WHERE n.job_id = j.job_id)
+        """
+    )
 
 
 def _make_versions() -> None:

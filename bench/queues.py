@@ -22,9 +22,11 @@ def make_due(due: int) -> None:
     """Make so many jobs due at this second; half of the poisoned fail in Python, half in SQL."""
     harness.execute(
         "WITH due AS (SELECT job_id, row_number() OVER (ORDER BY job_id) AS n FROM jobs"
-        " ORDER BY job_id LIMIT %s), t AS (SELECT date_trunc('second', clock_timestamp()) AS at)"
-        " UPDATE jobs j SET next_run_at = t.at, name = CASE WHEN n %% %s = 0 THEN 'poisoned-' || n"
-        " ELSE name END, schedule = CASE WHEN n %% %s = 0 THEN 'broken' ELSE"
+        " ORDER BY job_id LIMIT %s), t AS (SELECT date_trunc('second', clock_timestamp()) AS at),"
+        " moved AS (UPDATE job_next n SET next_run_at = t.at"
+        " FROM due, t WHERE n.job_id = due.job_id)"
+        " UPDATE jobs j SET name = CASE WHEN n %% %s = 0 THEN 'poisoned-' || n ELSE name END,"
+        " schedule = CASE WHEN n %% %s = 0 THEN 'broken' ELSE"
         " to_char(t.at AT TIME ZONE 'UTC', 'FMSS FMMI * * * *') END"
         " FROM due, t WHERE j.job_id = due.job_id",
         due, due // POISONED, 2 * due // POISONED,
@@ -55,13 +57,17 @@ def poison(due: int) -> dict[str, Any]:
         " FROM runs"
     )
     ((owed, alerts),) = harness.execute(
-        "SELECT count(*) FILTER (WHERE next_run_at <= clock_timestamp()),"
-        " (SELECT count(*) FROM alerts) FROM jobs WHERE name LIKE 'poisoned-%%'"
+        "SELECT count(*) FILTER (WHERE n.next_run_at <= clock_timestamp()),"
+        " (SELECT count(*) FROM alerts) FROM jobs j JOIN job_next n ON n.job_id = j.job_id"
+        " WHERE j.name LIKE 'poisoned-%%'"
     )
     harness.execute("DROP TRIGGER refuse ON runs")
     harness.execute(
-        "UPDATE jobs SET retry_at = NULL, schedule = to_char(next_run_at AT TIME ZONE 'UTC',"
-        " 'FMSS FMMI * * * *') WHERE name LIKE 'poisoned-%%'"
+        "WITH mended AS (UPDATE jobs j"
+        " SET schedule = to_char(n.next_run_at AT TIME ZONE 'UTC', 'FMSS FMMI * * * *')"
+        " FROM job_next n WHERE n.job_id = j.job_id AND j.name LIKE 'poisoned-%%'"
+        " RETURNING j.job_id)"
+        " UPDATE job_next n SET retry_at = NULL FROM mended m WHERE n.job_id = m.job_id"
     )
     replica.dispatch_due()
     ((all_recorded,),) = harness.execute("SELECT count(*) FROM runs")

@@ -20,14 +20,14 @@ SECOND = timedelta(seconds=1)
 
 def make(count: int) -> list[Any]:
     """Return that many new jobs, the first of them scheduled."""
-    from jobs.models import Job
+    from jobs.models import Job, JobNext
 
     old = set(Job.objects.values_list("job_id", flat=True))
     harness.make_jobs(count, ["0 0 1 1 *"], team=f"dag-{uuid.uuid4().hex[:8]}")
     jobs = list(Job.objects.exclude(job_id__in=old).order_by("job_id"))
-    Job.objects.filter(job_id__in=[job.job_id for job in jobs[1:]]).update(
-        schedule=None, next_run_at=None
-    )
+    driven = [job.job_id for job in jobs[1:]]
+    Job.objects.filter(job_id__in=driven).update(schedule=None)
+    JobNext.objects.filter(job_id__in=driven).update(next_run_at=None)
     return jobs
 
 

@@ -83,7 +83,7 @@ def fill(day: datetime) -> int:
         WITH spoiled AS (
             SELECT job_id, owner, min(scheduled_for) AS first,
                    (array_agg(scheduled_for ORDER BY scheduled_for))[2] AS second
-            FROM runs WHERE job_id IN (SELECT job_id FROM jobs WHERE bucket < %s)
+            FROM runs WHERE job_id IN (SELECT job_id FROM job_next WHERE bucket < %s)
             GROUP BY job_id, owner
         ), gone AS (
             DELETE FROM runs r USING spoiled s

@@ -120,11 +120,7 @@ class Job(models.Model):
     enabled = models.BooleanField(default=True)
     pause_reason = models.CharField(max_length=500, default="", blank=True)
     has_upstreams = models.BooleanField(default=False, editable=False)
-    next_run_at = models.DateTimeField(null=True, blank=True)
-    bucket = models.SmallIntegerField(editable=False)
     version = models.PositiveIntegerField(default=1)
-    retry_at = models.DateTimeField(null=True, blank=True)
-    quarantine_reason = models.TextField(default="", blank=True)
     created_at = models.DateTimeField(db_default=Now())
     updated_at = models.DateTimeField(db_default=Now())
     deleted_at = models.DateTimeField(null=True, blank=True)
@@ -139,16 +135,39 @@ class Job(models.Model):
             ),
         ]
         indexes = [
-            models.Index(
-                fields=["next_run_at", "job_id"],
-                condition=Q(enabled=True, deleted_at__isnull=True, next_run_at__isnull=False),
-                name="jobs_due",
-            ),
             models.Index(F("owner"), F("created_at").desc(), F("job_id"), name="jobs_by_owner"),
         ]
 
     def __str__(self) -> str:
         return self.name
+
+
+class JobNext(models.Model):
+    """A job's due state, apart from its wide row: each tick writes it. Every job has one.
+
+    Whoever writes it holds the lock of the jobs row, the dispatcher a shared one; a quarantine
+    alone, which decides nothing, does not.
+    """
+
+    job = models.OneToOneField(Job, on_delete=models.CASCADE, primary_key=True, related_name="next")
+    # null: disabled, deleted, or without a further tick
+    next_run_at = models.DateTimeField(null=True, blank=True)
+    bucket = models.SmallIntegerField(editable=False)
+    retry_at = models.DateTimeField(null=True, blank=True)
+    quarantine_reason = models.TextField(default="", blank=True)
+
+    class Meta:
+        db_table = "job_next"
+        indexes = [
+            models.Index(
+                fields=["next_run_at", "job"],
+                condition=Q(next_run_at__isnull=False),
+                name="job_next_due",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.job_id} at {self.next_run_at}"
 
     def save(self, *args: object, **kwargs: object) -> None:
         """Fix the bucket, which follows from the id alone."""

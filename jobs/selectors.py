@@ -39,7 +39,7 @@ def schedule_of(job: Job) -> Schedule:
 
 def job_get(team: Team, job_id: uuid.UUID, *, with_deleted: bool = False) -> Job:
     """Return the team's job; NotFound for another team's, and for a deleted one unless asked."""
-    jobs = Job.objects.filter(job_id=job_id, owner=team)
+    jobs = Job.objects.select_related("next").filter(job_id=job_id, owner=team)
     job = (jobs if with_deleted else jobs.filter(deleted_at__isnull=True)).first()
     if job is None:
         raise job_not_found()
@@ -54,7 +54,9 @@ def jobs_page(
     limit: int,
 ) -> list[Job]:
     """Return up to `limit` jobs, newest first, that come after the position (created_at, id)."""
-    jobs: QuerySet[Job] = Job.objects.filter(owner=team, deleted_at__isnull=True)
+    jobs: QuerySet[Job] = Job.objects.select_related("next").filter(
+        owner=team, deleted_at__isnull=True
+    )
     if wanted.name is not None:
         jobs = jobs.filter(name=wanted.name)
     if wanted.enabled is not None:

@@ -1,7 +1,8 @@
 """Every write of a job: its row, its version, what must be settled first and what follows.
 
 Each keeps PROTOCOL 2: lock the row, take `at` from the clock after the lock, settle the version in
-force up to `at`, then let the new one begin there. Locks: team (edges only), then the job.
+force up to `at`, then let the new one begin there. Locks: team (edges only), then the job, then its
+due state.
 """
 
 import uuid
@@ -30,7 +31,7 @@ from jobs.definition import (
 from jobs.errors import DuplicateName, FieldErrors, PreconditionFailed, job_not_found
 from jobs.fields import instant_text
 from jobs.hooks import hooks
-from jobs.models import Job, JobVersion, Team
+from jobs.models import Job, JobNext, JobVersion, Team
 from jobs.selectors import edges_of, schedule_of
 
 NAME_CONSTRAINT = "jobs_name_once_per_owner"
@@ -154,9 +155,10 @@ def job_delete(job: Job, *, actor: str, if_match: Callable[[int], bool] | None =
     definition = definition_of(locked, edges_of([locked]).get(locked.job_id, ()))
     definition["enabled"] = locked.enabled = False
     locked.deleted_at = locked.updated_at = at
-    locked.next_run_at = locked.retry_at = None
     locked.version += 1
     locked.save(force_update=True)
+    locked.next.next_run_at = locked.next.retry_at = None
+    locked.next.save(force_update=True)
     _open_version(locked, definition, Change.DELETE, actor, at)
     if hooks.cancel_unstarted is not None:
         hooks.cancel_unstarted(locked)
@@ -167,7 +169,7 @@ def job_delete(job: Job, *, actor: str, if_match: Callable[[int], bool] | None =
 def job_reschedule(job: Job, at: datetime, *, actor: str) -> None:
     """Let a version of the system begin at `at`: the same definition, its next tick found anew.
 
-    The caller holds the row's lock and has settled what was due.
+    The caller holds the row's lock, has read job.next since, and has settled what was due.
     """
     definition = definition_of(job, edges_of([job]).get(job.job_id, ()))
     job.version += 1
@@ -213,7 +215,7 @@ def _apply(job: Job, edit: _Edit, definition: Definition, at: datetime) -> None:
     job.version += 1
     job.updated_at = at
     # an edit may be what mends a quarantined job: let the dispatcher try it anew
-    job.retry_at, job.quarantine_reason = None, ""
+    job.next.retry_at, job.next.quarantine_reason = None, ""
     if definition["enabled"] or edit.change == Change.PAUSE:
         job.pause_reason = edit.pause_reason
     _write(job, definition, at)
@@ -221,18 +223,20 @@ def _apply(job: Job, edit: _Edit, definition: Definition, at: datetime) -> None:
 
 
 def _write(job: Job, definition: Definition, at: datetime, *, is_new: bool = False) -> None:
-    """Write the row with the first tick after `at`."""
+    """Write the rows with the first tick after `at`."""
     _anchored(definition, job.created_at)
     assign(job, definition)
+    due = JobNext(job=job) if is_new else job.next
     try:
-        job.next_run_at = schedule_of(job).next_after(at) if job.enabled else None
+        due.next_run_at = schedule_of(job).next_after(at) if job.enabled else None
     except InvalidSchedule as error:  # an H that only this job's id turns into never
         raise FieldErrors([schedule_error(error)]) from error
     try:
         job.save(force_insert=is_new, force_update=not is_new)
     except IntegrityError as error:
         raise _told(error, job.name) from error
-    if job.next_run_at is not None and bell.is_near((job.next_run_at - at).total_seconds()):
+    due.save(force_insert=is_new, force_update=not is_new)
+    if due.next_run_at is not None and bell.is_near((due.next_run_at - at).total_seconds()):
         bell.ring()
 
 
@@ -261,6 +265,8 @@ def _locked(job_id: uuid.UUID, team_id: int) -> Job:
     )
     if job is None:
         raise job_not_found()
+    # a statement of its own: beside the lock it would be read as it stood before the wait
+    job.next = JobNext.objects.select_for_update(no_key=True).get(job=job)
     return job
 
 
@@ -268,10 +274,11 @@ def _instant_of_edit(job: Job) -> datetime:
     """Return the time, taken after the lock; after all that is recorded, should the clock have
     been set back (a failover): what has run lies before the edit."""
     at = max(db_now(), job.updated_at + INSTANT)
-    if not job.enabled or job.next_run_at is None or job.next_run_at <= at:
+    tick = job.next.next_run_at
+    if not job.enabled or tick is None or tick <= at:
         return at
     try:
-        recorded = schedule_of(job).newest(at, job.next_run_at - INSTANT, 1)
+        recorded = schedule_of(job).newest(at, tick - INSTANT, 1)
     except InvalidSchedule:  # there is no telling
         return at
     return recorded[0] if recorded else at

@@ -125,7 +125,8 @@ def _batches(ticks: Iterator[datetime] | Sequence[datetime]) -> Iterator[list[da
 def _make(job_id: uuid.UUID, ticks: Sequence[datetime]) -> int:
     """Record runs of the job's present version at these ticks; NotFound once it is deleted."""
     job = (
-        Job.objects.select_for_update(no_key=True)
+        Job.objects.select_for_update(no_key=True, of=("self",))
+        .select_related("next")
         .filter(job_id=job_id, deleted_at__isnull=True)
         .first()
     )

@@ -15,7 +15,7 @@ INSTANT = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class DueJob:
-    """What a decision needs of a jobs row; the names are the columns'."""
+    """What a decision needs of a job; the names are those of the columns of jobs and job_next."""
 
     job_id: uuid.UUID
     owner: int

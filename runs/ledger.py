@@ -43,7 +43,7 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class LedgerJob:
-    """A jobs row, as far as the ledger looks at it."""
+    """A job, as far as the ledger looks at it."""
 
     job_id: uuid.UUID
     owner_id: int

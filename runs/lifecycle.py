@@ -92,7 +92,7 @@ def record_ticks(new_runs: Sequence[NewRun], misfires: Sequence[NewMisfire] = ()
 def record_queued(parts: Sequence[QueuedTicks]) -> int:
     """Insert runs of many jobs that wait for nothing, in one statement; return how many were new.
 
-    The dispatcher's hot path: it holds the jobs' row locks, so no rival inserts the same ticks.
+    The dispatcher's hot path: it holds the jobs' due states, so no rival inserts the same ticks.
     """
     if not parts:
         return 0

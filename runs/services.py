@@ -129,7 +129,8 @@ def _cancelled(refs: Sequence[RunRef]) -> list[RunRef]:
 def _trigger(job_ids: Sequence[uuid.UUID], actor: str, wanted: Wanted) -> list[NewRun]:
     """Record a manual run of each living job; their locks keep deletes and each other out."""
     jobs = list(
-        Job.objects.select_for_update(no_key=True)
+        Job.objects.select_for_update(no_key=True, of=("self",))
+        .select_related("next")
         .filter(job_id__in=job_ids, deleted_at__isnull=True)
         .order_by("job_id")
     )

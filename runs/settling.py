@@ -16,13 +16,14 @@ from runs.records import NewMisfire, RunRef
 
 logger = logging.getLogger(__name__)
 
-DERIVED = {"owner", "paused_since"}
+DERIVED = {"owner", "paused_since", "next_run_at"}
 
 
 def settle(job: Job, at: datetime) -> list[RunRef]:
     """Record the old version's ticks up to `at`, by its policy; those of a paused job as paused.
 
-    The caller holds the jobs row's lock and advances next_run_at itself. `job` is as it was.
+    The caller holds the jobs row's lock, has read job.next since, and advances next_run_at itself.
+    `job` is as it was.
     A schedule that can no longer be evaluated has no ticks to record: the edit may be what mends
     it, and the ledger names the version.
     """
@@ -30,7 +31,7 @@ def settle(job: Job, at: datetime) -> list[RunRef]:
     try:
         if not job.enabled:
             return _settle_pause(job, due, at)
-        return settle_due(due, at) if job.next_run_at is not None else []
+        return settle_due(due, at) if job.next.next_run_at is not None else []
     except InvalidSchedule as error:
         logger.warning("job %s: its ticks before the edit are unknown: %s", job.job_id, error)
         return []
@@ -73,7 +74,7 @@ def foretell_gaps(job: Job, at: datetime) -> None:
     """
     SQL["forget_gaps"].run(job_id=job.job_id, after=at)
     if job.enabled and job.deleted_at is None:
-        lifecycle.record_misfires(gap_records(as_due(job), at, job.next_run_at))
+        lifecycle.record_misfires(gap_records(as_due(job), at, job.next.next_run_at))
 
 
 def cancel_unstarted(job: Job) -> None:
@@ -83,7 +84,8 @@ def cancel_unstarted(job: Job) -> None:
 
 
 def as_due(job: Job, *, paused_since: datetime | None = None) -> DueJob:
-    """Return the row as the dispatcher would claim it."""
+    """Return the job as the dispatcher would claim it."""
     copied = {field.name for field in fields(DueJob)} - DERIVED
     values = {name: getattr(job, name) for name in copied}
+    values["next_run_at"] = job.next.next_run_at
     return DueJob(**values, owner=job.owner_id, paused_since=paused_since)

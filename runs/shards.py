@@ -1,6 +1,6 @@
 """Shards of the jobs that a dispatcher replica leases (DESIGN §6, PROTOCOL 6).
 
-A shard is a range of the hash buckets in jobs.bucket. Its lease gives precedence, nothing more:
+A shard is a range of the hash buckets in job_next.bucket. Its lease gives precedence, nothing more:
 what its holder has left lying for a moment, anybody dispatches, so a take-over waits for no lease;
 and no tick is recorded twice because of row locks and the unique tick constraint alone.
 """

@@ -88,7 +88,8 @@ def _recompute_batch() -> tuple[int, int] | None:
     rows = SQL["claim_outdated"].rows(version=TZDATA_VERSION, limit=BATCH)
     if not rows:
         return None
-    jobs = list(Job.objects.filter(job_id__in=[row[0] for row in rows]).order_by("job_id"))
+    claimed = Job.objects.select_related("next").filter(job_id__in=[row[0] for row in rows])
+    jobs = list(claimed.order_by("job_id"))
     at = db_now()
     is_moved = {job.job_id: _is_moved(job, at) for job in jobs}
     _tag([job for job in jobs if not is_moved[job.job_id]], at)
@@ -103,9 +104,10 @@ def _is_moved(job: Job, at: datetime) -> bool:
     """Say whether the new rules give another next tick; what cannot be evaluated is left as is."""
     if not job.enabled:
         return False
-    owed_from = at if job.next_run_at is None else min(at, job.next_run_at - MICROSECOND)
+    tick = job.next.next_run_at
+    owed_from = at if tick is None else min(at, tick - MICROSECOND)
     try:
-        return schedule_of(job).next_after(owed_from) != job.next_run_at
+        return schedule_of(job).next_after(owed_from) != tick
     except InvalidSchedule as error:
         logger.error("job %s: tzdata %s: %s", job.job_id, TZDATA_VERSION, error)
         return False
@@ -115,7 +117,8 @@ def _tag(jobs: Sequence[Job], at: datetime) -> None:
     """Note that the versions in force hold by the new rules too."""
     SQL["tag_tzdata"].run(version=TZDATA_VERSION, job_id=[job.job_id for job in jobs])
     for job in jobs:
-        if job.dst_policy == "skip" and job.next_run_at is not None and job.next_run_at > at:
+        tick = job.next.next_run_at
+        if job.dst_policy == "skip" and tick is not None and tick > at:
             foretell_gaps(job, at)
 
 

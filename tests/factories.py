@@ -9,7 +9,7 @@ from rest_framework.test import APIClient
 from chronoproject.clock import db_now
 from jobs.auth import token_create
 from jobs.choices import TokenRole
-from jobs.models import Job, Team
+from jobs.models import Job, JobNext, Team
 from jobs.services import job_create
 from runs import lifecycle
 from runs.decisions import new_run
@@ -48,6 +48,11 @@ def job_definition(**fields: Any) -> dict[str, Any]:  # noqa: ANN401 - any field
 def make_job(team: Team | None = None, **fields: Any) -> Job:  # noqa: ANN401 - any field of a job
     """Return a job that the service made of a definition in the API's names."""
     return job_create(team or make_team(), job_definition(**fields), actor="test")
+
+
+def set_next(job: Job, **columns: Any) -> None:  # noqa: ANN401 - any column of job_next
+    """Change the job's due state behind everyone's back."""
+    assert JobNext.objects.filter(job=job).update(**columns) == 1
 
 
 def this_second() -> datetime:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 from django.contrib import messages
@@ -35,13 +35,13 @@ TOO_SLOW = (
 class Column:
     """One column of a key; PostgreSQL sorts nulls last ascending, first descending."""
 
+    name: str  # to filter by; it may lead over a row that belongs to this one alone
     field: "Field[Any, Any]"
     descending: bool
 
-    @property
-    def name(self) -> str:
-        """Return the name to filter by."""
-        return self.field.attname
+    def value_of(self, row: Model) -> object:
+        """Return what the row has there."""
+        return reduce(getattr, self.name.split("__"), row)
 
     def order(self, *, backward: bool) -> str:
         """Return the order_by() term, turned round for a page backward."""
@@ -66,11 +66,21 @@ def columns_of(model: type[Model], ordering: Sequence[str]) -> tuple[Column, ...
     """Return the columns behind order_by() terms."""
     columns = []
     for term in ordering:
-        name = term.removeprefix("-")
-        field = model._meta.pk if name == "pk" else model._meta.get_field(name)
-        assert isinstance(field, Field)  # noqa: S101 - a key consists of the table's own columns
-        columns.append(Column(field, descending=term.startswith("-")))
+        *way, name = term.removeprefix("-").split("__")
+        owner = reduce(_one_to_one, way, model)
+        field = owner._meta.pk if name == "pk" else owner._meta.get_field(name)
+        assert isinstance(field, Field)  # noqa: S101 - a key consists of columns
+        path = "__".join([*way, field.attname])
+        columns.append(Column(path, field, descending=term.startswith("-")))
     return tuple(columns)
+
+
+def _one_to_one(model: type[Model], name: str) -> type[Model]:
+    """Return the model of the rows that belong to one of `model` each; others would double it."""
+    field = model._meta.get_field(name)
+    assert field.one_to_one  # noqa: S101
+    assert isinstance(field.related_model, type)  # noqa: S101
+    return field.related_model
 
 
 def beyond(columns: Sequence[Column], values: Sequence[object], *, backward: bool) -> Q:
@@ -210,5 +220,5 @@ class KeysetChangeList(ChangeList):
             self.older_url = self._url(rows[-1], backward=False)
 
     def _url(self, row: Model, *, backward: bool) -> str:
-        values = tuple(getattr(row, column.name) for column in self.columns)
+        values = tuple(column.value_of(row) for column in self.columns)
         return self.get_query_string({PAGE_VAR: Cursor(values, backward=backward).encode()})

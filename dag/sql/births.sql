@@ -35,11 +35,11 @@ WITH RECURSIVE above(job_id) AS (
     WHERE j.schedule IS NULL AND j.run_at IS NULL AND j.every_sec IS NULL
 )
 SELECT j.job_id, j.schedule, j.run_at, j.every_sec, j.anchor, j.timezone, j.dst_policy,
-       j.starts_at, j.ends_at, j.next_run_at,
+       j.starts_at, j.ends_at, n.next_run_at,
        coalesce(v.valid_from, j.created_at) AS valid_from,
        (SELECT coalesce(json_agg(json_build_array(d.depends_on_job_id, d.match, d.day_offset)), '[]')
         FROM deps d WHERE d.job_id = j.job_id) AS edges
-FROM above a JOIN jobs j ON j.job_id = a.job_id
+FROM above a JOIN jobs j ON j.job_id = a.job_id JOIN job_next n ON n.job_id = j.job_id
 LEFT JOIN job_versions v ON v.job_id = j.job_id AND v.version = j.version
 
 -- name: latest_entries

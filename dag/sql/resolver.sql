@@ -196,8 +196,8 @@ WITH RECURSIVE edges AS MATERIALIZED (
     WHERE j.schedule IS NULL AND j.run_at IS NULL AND j.every_sec IS NULL
       AND j.enabled AND j.deleted_at IS NULL
 ), decided_until AS (
-    SELECT s.job_id, min(j.next_run_at) AS next_run_at
-    FROM sources s JOIN jobs j ON j.job_id = s.source_id
+    SELECT s.job_id, min(n.next_run_at) AS next_run_at
+    FROM sources s JOIN jobs j ON j.job_id = s.source_id JOIN job_next n ON n.job_id = j.job_id
     WHERE j.enabled AND j.deleted_at IS NULL
     GROUP BY s.job_id
 ), ledger AS MATERIALIZED (

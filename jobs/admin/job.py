@@ -72,9 +72,10 @@ class JobAdmin(JobWriting):
     warn_unsaved_form = True
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Job]:
-        """Add the time of reading, and the team by a look-up of its own."""
+        """Add the time of reading, the due state, and the team by a look-up of its own."""
         teams = Prefetch("owner", Team.objects.only("team_id", "slug"))
-        return super().get_queryset(request).annotate(read_at=Now()).prefetch_related(teams)
+        jobs = super().get_queryset(request).annotate(read_at=Now())
+        return jobs.select_related("next").prefetch_related(teams)
 
     def prepare_rows(self, rows: list[Job]) -> None:
         """Look up how the last runs went, in one query for the page."""
@@ -119,10 +120,10 @@ class JobAdmin(JobWriting):
             '<span class="ch-clip" title="{}">{}</span>', title, schedule_in_words(job)
         )
 
-    @column("next run", ordering="next_run_at")
+    @column("next run", ordering="next__next_run_at")
     def next_run(self, job: Job) -> SafeString | str:
         """Return the next tick on the job's own clock, and whether it is overdue."""
-        tick = job.next_run_at if job.enabled else None
+        tick = job.next.next_run_at if job.enabled else None
         shown = instant(tick, read_at(job), job.timezone)
         if tick is None or tick > read_at(job) - OVERDUE:
             return shown

@@ -19,7 +19,7 @@ class StateFilter(DropdownFilter):
     conditions: dict[str, dict[str, Any]] = {
         "enabled": {"deleted_at__isnull": True, "enabled": True},
         "disabled": {"deleted_at__isnull": True, "enabled": False},
-        "quarantined": {"deleted_at__isnull": True, "retry_at__isnull": False},
+        "quarantined": {"deleted_at__isnull": True, "next__retry_at__isnull": False},
         "deleted": {"deleted_at__isnull": False},
     }
 

@@ -96,7 +96,7 @@ def _facts(job: Job) -> list[list[Fact]]:
     when: list[Fact] = [
         ("Schedule", schedule_in_words(job)),
         ("As written", schedule_as_written(job)),
-        ("Next run", instant(job.next_run_at if job.enabled else None, now, job.timezone)),
+        ("Next run", instant(job.next.next_run_at if job.enabled else None, now, job.timezone)),
     ]
     facts: list[Fact] = [
         ("Runs", payload_in_words(job)),
@@ -105,9 +105,9 @@ def _facts(job: Job) -> list[list[Fact]]:
     ]
     if job.pause_reason and not job.enabled:
         facts.append(("Disabled because", job.pause_reason))
-    if job.retry_at:
-        facts.append(("Quarantined because", job.quarantine_reason))
-        facts.append(("Tried again", instant(job.retry_at, now)))
+    if job.next.retry_at:
+        facts.append(("Quarantined because", job.next.quarantine_reason))
+        facts.append(("Tried again", instant(job.next.retry_at, now)))
     if job.deleted_at:
         facts.append(("Deleted", instant(job.deleted_at, now)))
     return [when, facts]

@@ -51,6 +51,6 @@ def state_of(job: Job) -> str:
     """Return where the job stands, in a word."""
     if job.deleted_at:
         return "deleted"
-    if job.retry_at:
+    if job.next.retry_at:
         return "quarantined"
     return "enabled" if job.enabled else "disabled"

@@ -31,7 +31,7 @@ def job_body(
         "owner": team.slug,
         **api_form(definition_of(job, edges)),
         "pauseReason": job.pause_reason,
-        "nextRunAt": optional_instant_text(job.next_run_at),
+        "nextRunAt": optional_instant_text(job.next.next_run_at),
         "lastRun": last_run,
         "version": job.version,
         "createdAt": instant_text(job.created_at),

@@ -15,7 +15,7 @@ from jobs.changes import TickChanges
 from jobs.cron import InvalidSchedule, preview, zone_info
 from jobs.definition import ANY_JOB, schedule_error, schedule_errors, schedule_of_definition
 from jobs.errors import FieldErrors
-from jobs.fields import instant_text
+from jobs.fields import instant_text, optional_instant_text
 from jobs.models import Job
 
 
@@ -95,7 +95,7 @@ def changes_body(job: Job, changes: TickChanges) -> dict[str, Any]:
     return {
         "dryRun": True,
         "id": str(job.job_id),
-        "nextRunAt": None if job.next_run_at is None else instant_text(job.next_run_at),
+        "nextRunAt": optional_instant_text(job.next.next_run_at),
         "from": instant_text(changes.after),
         "to": instant_text(changes.until),
         "isComplete": changes.is_complete,

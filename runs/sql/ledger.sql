@@ -3,16 +3,19 @@
 
 -- name: ledger_jobs
 -- The team and the job are what verify_ticks was narrowed to; jobs that ended before are left out.
-SELECT job_id, owner, name, next_run_at FROM jobs
-WHERE job_id > %(above)s::uuid
-  AND (%(owner)s::bigint IS NULL OR owner = %(owner)s::bigint)
-  AND (%(job_id)s::uuid IS NULL OR job_id = %(job_id)s::uuid)
-  AND (deleted_at IS NULL OR deleted_at > %(after)s::timestamptz)
-ORDER BY job_id LIMIT %(limit)s
+-- LEFT: a job that has lost its due state owes its ticks all the same.
+SELECT j.job_id, j.owner, j.name, n.next_run_at
+FROM jobs j LEFT JOIN job_next n ON n.job_id = j.job_id
+WHERE j.job_id > %(above)s::uuid
+  AND (%(owner)s::bigint IS NULL OR j.owner = %(owner)s::bigint)
+  AND (%(job_id)s::uuid IS NULL OR j.job_id = %(job_id)s::uuid)
+  AND (j.deleted_at IS NULL OR j.deleted_at > %(after)s::timestamptz)
+ORDER BY j.job_id LIMIT %(limit)s
 
 -- name: ledger_jobs_of
-SELECT job_id, owner, name, next_run_at FROM jobs
-WHERE job_id = ANY(%(job_id)s::uuid[]) ORDER BY job_id
+SELECT j.job_id, j.owner, j.name, n.next_run_at
+FROM jobs j LEFT JOIN job_next n ON n.job_id = j.job_id
+WHERE j.job_id = ANY(%(job_id)s::uuid[]) ORDER BY j.job_id
 
 -- name: ledger_versions
 -- A deletion is no version of its own: it ends the one before it.

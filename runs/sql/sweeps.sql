@@ -110,10 +110,11 @@ DELETE FROM misfires WHERE misfire_id IN (
 
 -- name: overdue_jobs
 -- An enabled job that nobody dispatches, whoever owns its shard (PROTOCOL 6).
-SELECT job_id, owner, name, next_run_at FROM jobs
-WHERE enabled AND deleted_at IS NULL AND next_run_at IS NOT NULL
-  AND next_run_at < clock_timestamp() - make_interval(secs => %(late_sec)s)
-ORDER BY next_run_at LIMIT %(limit)s
+SELECT n.job_id, j.owner, j.name, n.next_run_at
+FROM job_next n JOIN jobs j ON j.job_id = n.job_id
+WHERE j.enabled AND j.deleted_at IS NULL AND n.next_run_at IS NOT NULL
+  AND n.next_run_at < clock_timestamp() - make_interval(secs => %(late_sec)s)
+ORDER BY n.next_run_at LIMIT %(limit)s
 
 -- name: acquire_leases
 INSERT INTO leases AS l (name, holder, lease_until, term)

@@ -59,7 +59,7 @@ def test_it_makes_team_token_admin_and_demo_jobs(path: Path) -> None:
     ]
     soon = db_now() + timedelta(seconds=60)
     scheduled = Job.objects.filter(has_upstreams=False)
-    assert all(job.next_run_at and job.next_run_at <= soon for job in scheduled)
+    assert all(job.next.next_run_at and job.next.next_run_at <= soon for job in scheduled)
     names = {job["id"]: job["name"] for job in jobs}
     edges = {job["name"]: [names[up] for up in job["dependsOn"]] for job in jobs}
     assert {name: above for name, above in edges.items() if above} == {

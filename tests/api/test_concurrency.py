@@ -162,6 +162,6 @@ def test_an_edit_waits_for_the_dispatchers_lock_and_settles_after_it() -> None:
     unlocked_at, edited = at_once([dispatch, edit])
 
     assert edited.updated_at > unlocked_at, "the edit's instant is taken after the lock"
-    assert edited.next_run_at > edited.updated_at
+    assert edited.next.next_run_at > edited.updated_at
     recorded = Run.objects.filter(job=job).values_list("scheduled_for", flat=True)
     assert all(tick <= edited.updated_at for tick in recorded)

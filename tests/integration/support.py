@@ -8,12 +8,13 @@ from typing import Any
 from django.db import connection
 
 from chronoproject.clock import db_now
-from jobs.models import Job, JobVersion, Team
+from jobs.models import Job, JobNext, JobVersion, Team
 from runs import lifecycle
 from runs.models import Run
 from runs.records import ClaimedRun, Held, NewRun, Result, RunRef
 
 SECOND = timedelta(seconds=1)
+DUE_STATE = ("next_run_at", "retry_at", "quarantine_reason")
 
 
 def team(slug: str = "data") -> Team:
@@ -21,8 +22,9 @@ def team(slug: str = "data") -> Team:
     return Team.objects.get_or_create(slug=slug, defaults={"name": slug})[0]
 
 
-def job(**values: Any) -> Job:  # noqa: ANN401 - any column of jobs
+def job(**values: Any) -> Job:  # noqa: ANN401 - any column of jobs and job_next
     """Return a saved task job with version 1."""
+    due = {column: values.pop(column) for column in DUE_STATE if column in values}
     name = values.pop("name", f"job-{uuid.uuid4().hex[:8]}")
     defaults: dict[str, Any] = {
         "owner": team(),
@@ -31,6 +33,7 @@ def job(**values: Any) -> Job:  # noqa: ANN401 - any column of jobs
     }
     made = Job(name=name, **{**defaults, **values})
     made.save()
+    JobNext.objects.create(job=made, **due)
     add_version(made)
     return made
 

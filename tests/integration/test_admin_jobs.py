@@ -13,7 +13,15 @@ from django.urls import reverse
 
 from jobs.hooks import Edge, hooks
 from jobs.models import Job, JobVersion
-from tests.factories import claim_run, finish_run, make_job, make_run, make_team, this_second
+from tests.factories import (
+    claim_run,
+    finish_run,
+    make_job,
+    make_run,
+    make_team,
+    set_next,
+    this_second,
+)
 from tests.integration.admin_support import JOBS, act, body, press, run_ago, said, shown, staff
 
 pytestmark = pytest.mark.django_db
@@ -76,8 +84,8 @@ def test_added_job_has_its_version_and_its_next_run(admin_client: Client) -> Non
     assert (job.owner, job.name, job.schedule, job.kind) == (team, "load", "0 2 * * *", "command")
     assert (job.payload, job.env) == ({"command": "./load --all"}, {"A": "1"})
     assert (job.tags, job.max_retries, job.backoff_base_sec) == (["etl", "nightly"], 2, 10.0)
-    assert job.next_run_at is not None
-    assert job.next_run_at.hour in {0, 1}  # 02:00 in Berlin
+    assert job.next.next_run_at is not None
+    assert job.next.next_run_at.hour in {0, 1}  # 02:00 in Berlin
     assert versions(job) == [(1, "create", "admin:admin")]
 
 
@@ -153,8 +161,8 @@ def test_edit_opens_a_version_and_moves_the_next_run(admin_client: Client) -> No
     assert answer.status_code == 302
     after = Job.objects.get()
     assert (after.payload, after.description, after.version) == ({"command": "new"}, "kept", 2)
-    assert after.next_run_at is not None
-    assert after.next_run_at - after.updated_at <= timedelta(minutes=5)
+    assert after.next.next_run_at is not None
+    assert after.next.next_run_at - after.updated_at <= timedelta(minutes=5)
     assert versions(job) == [(1, "create", "test"), (2, "update", "admin:admin")]
 
 
@@ -199,12 +207,12 @@ def test_buttons_disable_and_enable(admin_client: Client) -> None:
     job = make_job(schedule="* * * * *")
     assert said(press(admin_client, "admin:jobs_job_disable", job.pk)) == ["1 disabled."]
     off = Job.objects.get()
-    assert (off.enabled, off.next_run_at) == (False, None)
+    assert (off.enabled, off.next.next_run_at) == (False, None)
     assert off.pause_reason == "disabled by admin:admin"
     again = press(admin_client, "admin:jobs_job_disable", job.pk)
     assert said(again) == ["1 were disabled already."]
     assert said(press(admin_client, "admin:jobs_job_enable", job.pk)) == ["1 enabled."]
-    assert Job.objects.get().next_run_at is not None
+    assert Job.objects.get().next.next_run_at is not None
     assert [change for _, change, _ in versions(job)] == ["create", "pause", "resume"]
 
 
@@ -290,7 +298,7 @@ def test_list_tells_schedule_next_and_last_run(admin_client: Client) -> None:
     job = make_job(name="load", schedule="0 2 * * *", timezone="Asia/Tokyo")
     finish_run(claim_run(run_ago(job, timedelta(hours=1))), "dead", reason="timeout")
     late = make_job(name="never-ran", schedule="0 2 * * *")
-    Job.objects.filter(pk=late.pk).update(next_run_at=this_second() - timedelta(minutes=2))
+    set_next(late, next_run_at=this_second() - timedelta(minutes=2))
     make_job(name="on-request")
     page = body(admin_client.get(reverse(JOBS)))
     for text in (
@@ -313,7 +321,7 @@ def test_list_finds_and_narrows(admin_client: Client) -> None:
         rivals, name="call", pool="gpu", payload={"type": "http", "url": "https://x.y/"}
     )
     sick = make_job(name="sick", schedule="0 1 * * *")
-    Job.objects.filter(pk=sick.pk).update(retry_at=sick.created_at, quarantine_reason="poison")
+    set_next(sick, retry_at=sick.created_at, quarantine_reason="poison")
     cases: list[tuple[dict[str, object], list[Job]]] = [
         ({}, [load, off, sick, call]),
         ({"q": "ORDER"}, [load]),

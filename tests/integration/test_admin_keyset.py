@@ -8,7 +8,7 @@ from django.test import Client
 from django.urls import reverse
 
 from jobs.models import Job
-from tests.factories import make_job, make_team, this_second
+from tests.factories import make_job, make_team, set_next, this_second
 from tests.integration.admin_support import JOBS
 
 pytestmark = pytest.mark.django_db
@@ -46,7 +46,7 @@ def some_jobs() -> None:
     for number, ago in enumerate((3, None, 1, 3, None, 2, None)):
         job = make_job(make_team(f"team-{number % 2}"), name=f"job-{number}")
         instant = None if ago is None else now + timedelta(hours=ago)
-        Job.objects.filter(pk=job.pk).update(next_run_at=instant)
+        set_next(job, next_run_at=instant)
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ def some_jobs() -> None:
         ("", ("owner_id", "name")),
         (f"{NAME}", ("name",)),
         (f"-{NAME}", ("-name",)),
-        (f"{NEXT_RUN}", ("next_run_at", "owner_id", "name")),
-        (f"-{NEXT_RUN}", ("-next_run_at", "owner_id", "name")),
+        (f"{NEXT_RUN}", ("next__next_run_at", "owner_id", "name")),
+        (f"-{NEXT_RUN}", ("-next__next_run_at", "owner_id", "name")),
     ],
 )
 def test_each_row_is_on_one_page(

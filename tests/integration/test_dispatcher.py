@@ -11,12 +11,13 @@ from django.db import connection
 from pytest_django import Settings
 
 from chronoproject.clock import db_now
-from jobs.models import Job, Pause
+from jobs.models import Job, JobNext, Pause
 from runs import dispatcher, settling
 from runs.batch import Batch, dispatch
 from runs.decisions import DueJob, decide_job
 from runs.dispatcher import ClockGuard, Dispatcher
 from runs.models import Alert, Misfire, Run
+from tests.factories import set_next
 from tests.integration import support
 
 pytestmark = pytest.mark.django_db
@@ -52,7 +53,7 @@ def test_a_due_job_gets_its_run_and_moves_on() -> None:
     done = batch()
     assert (done.jobs, done.recorded, done.misfires) == (1, 1, 0)
     job.refresh_from_db()
-    assert job.next_run_at == due + MINUTE
+    assert job.next.next_run_at == due + MINUTE
     run = Run.objects.get(job=job)
     assert (run.scheduled_for, run.logical_date, run.trigger) == (due, due, "schedule")
     assert (run.status, run.attempt_limit, run.priority) == ("queued", 3, "high")
@@ -87,7 +88,7 @@ def test_a_one_off_job_runs_once_and_has_no_next_tick() -> None:
     job = support.job(run_at=at, next_run_at=at)
     batch()
     job.refresh_from_db()
-    assert job.next_run_at is None
+    assert job.next.next_run_at is None
     assert ticks(job) == [at]
     assert batch().jobs == 0
 
@@ -98,7 +99,7 @@ def test_an_interval_counts_from_its_anchor() -> None:
     batch()
     job.refresh_from_db()
     assert ticks(job) == [anchor + timedelta(seconds=90)]
-    assert job.next_run_at == anchor + timedelta(seconds=180)
+    assert job.next.next_run_at == anchor + timedelta(seconds=180)
 
 
 def test_missed_ticks_go_by_the_policy() -> None:
@@ -135,7 +136,7 @@ def test_a_paused_team_keeps_advancing_and_the_ledger_says_so() -> None:
     Pause.objects.create(owner=job.owner, created_by="test", created_at=due - 9 * MINUTE)
     batch()
     job.refresh_from_db()
-    assert job.next_run_at == due + MINUTE
+    assert job.next.next_run_at == due + MINUTE
     assert ticks(job) == []
     misfire = Misfire.objects.get(job=job)
     assert (misfire.rule, misfire.tick_count, misfire.first_tick) == ("paused", 3, due - 2 * MINUTE)
@@ -147,7 +148,7 @@ def test_ticks_that_were_due_before_a_pause_began_go_by_the_policy() -> None:
     Pause.objects.create(created_by="test", created_at=due - 4 * MINUTE - SECOND)
     batch()
     job.refresh_from_db()
-    assert job.next_run_at == due + MINUTE
+    assert job.next.next_run_at == due + MINUTE
     assert ticks(job) == [due - 5 * MINUTE]
     found = Misfire.objects.filter(job=job).order_by("first_tick")
     assert list(found.values_list("rule", "first_tick", "tick_count")) == [
@@ -180,15 +181,16 @@ def test_a_job_that_cannot_be_decided_is_set_aside_and_its_neighbours_go_out() -
     assert done.quarantined == (poison.job_id,)
     assert [ticks(job) for job in healthy] == [[due]] * 3
     poison.refresh_from_db()
-    assert poison.next_run_at == due
-    assert poison.retry_at is not None
-    assert "InvalidSchedule" in poison.quarantine_reason
+    assert poison.next.next_run_at == due
+    assert poison.next.retry_at is not None
+    assert "InvalidSchedule" in poison.next.quarantine_reason
     assert Alert.objects.get().job_id == poison.job_id
-    Job.objects.filter(job_id=poison.job_id).update(schedule="* * * * *", retry_at=None)
+    Job.objects.filter(job_id=poison.job_id).update(schedule="* * * * *")
+    set_next(poison, retry_at=None)
     batch()
     assert ticks(poison) == [due]
     poison.refresh_from_db()
-    assert poison.quarantine_reason == ""
+    assert poison.next.quarantine_reason == ""
 
 
 def test_many_quarantined_jobs_do_not_hide_the_next_tick() -> None:
@@ -214,8 +216,8 @@ def test_a_statement_that_fails_is_taken_apart_until_the_offender_stands_alone()
     assert replica.figures.totals == told
     assert [ticks(job) for job in jobs if job.job_id != offender] == [[due]] * 4
     left = Job.objects.get(job_id=offender)
-    assert (left.next_run_at, left.retry_at is not None) == (due, True)
-    assert "PostgreSQL refuses" in left.quarantine_reason
+    assert (left.next.next_run_at, left.next.retry_at is not None) == (due, True)
+    assert "PostgreSQL refuses" in left.next.quarantine_reason
 
 
 def refuse_runs_of(job_id: uuid.UUID) -> None:
@@ -276,7 +278,7 @@ def test_the_idle_wait_ends_at_the_next_tick() -> None:
     replica.run_once()
     support.job(schedule="* * * * *", next_run_at=db_now() + timedelta(milliseconds=300))
     assert 0.0 < replica.idle_sec() <= 0.3
-    Job.objects.update(next_run_at=db_now() - MINUTE)
+    JobNext.objects.update(next_run_at=db_now() - MINUTE)
     assert replica.idle_sec() == dispatcher.LOCKED_POLL_SEC
 
 
@@ -352,7 +354,7 @@ def test_replicas_at_the_same_jobs_record_each_tick_once() -> None:
     in_threads(replica, 4)
     assert Run.objects.count() == 200
     assert set(Run.objects.values_list("scheduled_for", flat=True)) == {due}
-    assert Job.objects.filter(next_run_at=due + 60 * MINUTE).count() == len(jobs)
+    assert JobNext.objects.filter(next_run_at=due + 60 * MINUTE).count() == len(jobs)
 
 
 def in_threads(work: Callable[[], None], count: int) -> None:

@@ -125,10 +125,10 @@ def test_own_jobs_are_dispatched_at_once_and_others_only_when_left_lying() -> No
     due = db_now().replace(microsecond=0)
     schedule = f"{due.second} {due.minute} * * * *"
     jobs = [support.job(schedule=schedule, next_run_at=due) for _ in range(8)]
-    own = sorted({job.bucket for job in jobs})[:3]
+    own = sorted({job.next.bucket for job in jobs})[:3]
     at = due + timedelta(milliseconds=100)
     done = dispatch(at, None, lambda days: None, own)
-    mine = {job.job_id for job in jobs if job.bucket in own}
+    mine = {job.job_id for job in jobs if job.next.bucket in own}
     assert done.recorded == len(mine)
     assert set(Run.objects.values_list("job_id", flat=True)) == mine
     assert dispatch(at, None, lambda days: None, []).recorded == 0

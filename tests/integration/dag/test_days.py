@@ -9,6 +9,7 @@ from dag.models import RunDep
 from jobs.models import Job
 from jobs.schedule import Schedule
 from runs.models import Run
+from tests.factories import set_next
 from tests.integration.dag.past import DAY, HOUR, driven, make_days, scheduled, sweep, work
 from tests.integration.dag.support import after, day, end, end_all, status, statuses
 
@@ -142,7 +143,8 @@ def test_a_pause_into_the_night_leaves_the_day_incomplete() -> None:
     hours = hours_of(PLAIN)
     work(hours[9])
     end_all(load, hours[:10])
-    Job.objects.filter(job_id=load.job_id).update(enabled=False, next_run_at=None)
+    Job.objects.filter(job_id=load.job_id).update(enabled=False)
+    set_next(load, next_run_at=None)
     sweep()
     assert status(daily, hours[0]) == FAILED
 
@@ -153,7 +155,8 @@ def test_a_pause_after_the_last_tick_leaves_the_day_complete() -> None:
     hours = hours_of(PLAIN)
     work(hours[-1])
     end_all(load, hours)
-    Job.objects.filter(job_id=load.job_id).update(enabled=False, next_run_at=None)
+    Job.objects.filter(job_id=load.job_id).update(enabled=False)
+    set_next(load, next_run_at=None)
     assert status(daily, hours[0]) == QUEUED
 
 

@@ -18,6 +18,7 @@ from jobs.selectors import schedule_of
 from jobs.services import job_create
 from runs import lifecycle
 from runs.models import Run
+from tests.factories import set_next
 from tests.integration import support as rows
 from tests.integration.dag.past import DAY, defined_long_ago, make_days, work
 from tests.integration.dag.support import committed, end, end_all, ref_of, status
@@ -37,7 +38,8 @@ def registered(body: dict[str, Any], first: datetime) -> Job:
     """Register the job as the page says, about to have its tick of the past."""
     made = job_create(rows.team(), body, actor="test")
     defined_long_ago(made)
-    Job.objects.filter(job_id=made.job_id).update(next_run_at=first, misfire_grace_sec=200_000)
+    Job.objects.filter(job_id=made.job_id).update(misfire_grace_sec=200_000)
+    set_next(made, next_run_at=first)
     return made
 
 

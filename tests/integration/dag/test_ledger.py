@@ -10,6 +10,7 @@ from runs import lifecycle
 from runs.batch import dispatch
 from runs.models import Misfire, Run
 from runs.records import NewMisfire
+from tests.factories import set_next
 from tests.integration.dag import support
 from tests.integration.dag.past import (
     HOUR,
@@ -76,12 +77,12 @@ def test_a_tick_that_is_still_due_is_waited_for() -> None:
     upstream = scheduled("0 12 * * *", NOON)
     downstream = scheduled("1 12 * * *", NOON + MINUTE)
     after(downstream, upstream)
-    Job.objects.filter(job_id=upstream.job_id).update(retry_at=NOON + HOUR)  # quarantined
+    set_next(upstream, retry_at=NOON + HOUR)  # quarantined
     work(NOON + MINUTE)
     assert status(downstream, NOON + MINUTE) == WAITING
     assert not Run.objects.filter(job=upstream).exists()
     assert sweep() == 0
-    Job.objects.filter(job_id=upstream.job_id).update(retry_at=None)
+    set_next(upstream, retry_at=None)
     work(NOON + MINUTE)
     end(upstream, NOON)
     assert status(downstream, NOON + MINUTE) == QUEUED
@@ -99,7 +100,8 @@ def test_an_earlier_tick_is_matched_where_the_schedules_do_not_meet() -> None:
 def test_a_paused_upstreams_ticks_count_as_skipped_at_once() -> None:
     upstream, downstream = scheduled("0 * * * *", NOON), scheduled("1 12 * * *", NOON + MINUTE)
     after(downstream, upstream)
-    Job.objects.filter(job_id=upstream.job_id).update(enabled=False, next_run_at=None)
+    Job.objects.filter(job_id=upstream.job_id).update(enabled=False)
+    set_next(upstream, next_run_at=None)
     work(NOON + MINUTE)
     assert status(downstream, NOON + MINUTE) == FAILED
 
@@ -110,7 +112,7 @@ def test_a_recorded_pause_counts_as_skipped() -> None:
     lifecycle.record_ticks(
         [], [NewMisfire(upstream.job_id, upstream.owner_id, NOON, NOON, 1, "paused", 1)]
     )
-    Job.objects.filter(job_id=upstream.job_id).update(next_run_at=NOON + HOUR)
+    set_next(upstream, next_run_at=NOON + HOUR)
     work(NOON + MINUTE)
     assert status(downstream, NOON + MINUTE) == FAILED
 
@@ -127,9 +129,8 @@ def test_what_an_older_version_ran_is_found_in_the_ledger() -> None:
     upstream, downstream = scheduled("15 * * * *", NOON - HOUR), scheduled("0 12 * * *", NOON)
     after(downstream, upstream)
     tick(NOON - 45 * MINUTE, upstream)
-    Job.objects.filter(job_id=upstream.job_id).update(
-        schedule="0 0 * * *", next_run_at=NOON + 12 * HOUR
-    )
+    Job.objects.filter(job_id=upstream.job_id).update(schedule="0 0 * * *")
+    set_next(upstream, next_run_at=NOON + 12 * HOUR)
     JobVersion.objects.filter(job=upstream).update(valid_from=NOON - 10 * MINUTE)
     work(NOON)
     assert RunDep.objects.get(job=downstream).span_from == NOON - 45 * MINUTE

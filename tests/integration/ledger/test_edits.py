@@ -46,7 +46,7 @@ def test_an_edit_settles_what_was_due_and_starts_after_itself(world: World) -> N
     job = world.patch(job, schedule="*/5 * * * *")
     assert ticks(job) == [NOON + 10 * MINUTE]
     assert misfires(job) == [("coalesced", NOON + MINUTE, NOON + 9 * MINUTE, 9)]
-    assert job.next_run_at == NOON + 15 * MINUTE
+    assert job.next.next_run_at == NOON + 15 * MINUTE
     world.run_until(NOON + HOUR, MINUTE)
     assert clean(world) == 10 + 10
 
@@ -56,7 +56,7 @@ def test_a_tick_at_the_very_instant_of_an_edit_is_the_old_version_s(world: World
     world.now = NOON + MINUTE
     job = world.patch(job, schedule="* * * * * *")
     assert ticks(job) == [NOON + MINUTE]
-    assert job.next_run_at == NOON + MINUTE + SECOND
+    assert job.next.next_run_at == NOON + MINUTE + SECOND
     world.run_until(NOON + MINUTE + 5 * SECOND, SECOND)
     assert clean(world) == 1 + 5
 
@@ -67,7 +67,7 @@ def test_several_edits_within_a_second(world: World) -> None:
     for nth, schedule in enumerate(("*/2 * * * * *", "* * * * * *", None, "*/5 * * * * *")):
         world.now = NOON + HALF + nth * INSTANT
         job = world.patch(job, schedule=schedule)
-    assert job.next_run_at == NOON + 5 * SECOND
+    assert job.next.next_run_at == NOON + 5 * SECOND
     world.run_until(NOON + 10 * SECOND, SECOND)
     assert ticks(job) == [NOON + 5 * SECOND, NOON + 10 * SECOND]
     assert clean(world) == 2
@@ -78,12 +78,12 @@ def test_a_pause_is_no_outage_and_a_resume_no_catch_up(world: World) -> None:
     world.run_until(NOON + 5 * MINUTE, MINUTE)
     world.now += HALF
     job = world.pause(job)
-    assert job.next_run_at is None
+    assert job.next.next_run_at is None
     world.run_until(NOON + 20 * MINUTE, MINUTE)
     assert world.fates(job) == {"run": 5, "paused": 15}
     assert misfires(job) == []  # recorded once the pause ends
     job = world.resume(job)
-    assert job.next_run_at == NOON + 21 * MINUTE
+    assert job.next.next_run_at == NOON + 21 * MINUTE
     assert misfires(job) == [("paused", NOON + 6 * MINUTE, NOON + 20 * MINUTE, 15)]
     world.run_until(NOON + 30 * MINUTE, MINUTE)
     assert world.fates(job) == {"run": 15, "paused": 15}
@@ -145,7 +145,7 @@ def test_a_one_off_that_ran_is_edited_without_running_again(world: World) -> Non
     job = world.create({"runAt": at})
     world.run_until(NOON + 10 * MINUTE, MINUTE)
     job = world.patch(job, description="it ran")
-    assert job.next_run_at is None
+    assert job.next.next_run_at is None
     job = world.patch(job, schedule={"runAt": "2026-03-04T12:30:00Z"})
     world.run_until(NOON + HOUR, MINUTE)
     assert ticks(job) == [NOON + 5 * MINUTE, NOON + 30 * MINUTE]
@@ -168,10 +168,10 @@ def test_dates_bound_the_ticks_and_may_be_moved(world: World) -> None:
     world.run_until(NOON + 10 * MINUTE, MINUTE)
     assert ticks(job) == [NOON + MINUTE * n for n in (1, 2, 3)]
     job = world.patch(job, endsAt="2026-03-04T12:12:00Z")
-    assert job.next_run_at == NOON + 11 * MINUTE
+    assert job.next.next_run_at == NOON + 11 * MINUTE
     world.run_until(NOON + 20 * MINUTE, MINUTE)
     job = world.patch(job, startsAt="2026-03-04T12:25:00Z", endsAt=None)
-    assert job.next_run_at == NOON + 25 * MINUTE
+    assert job.next.next_run_at == NOON + 25 * MINUTE
     world.run_until(NOON + 30 * MINUTE, MINUTE)
     assert len(ticks(job)) == 3 + 2 + 6
     assert clean(world) == 11
@@ -192,13 +192,13 @@ def test_an_interval_keeps_its_anchor_through_other_edits(world: World) -> None:
 
 def test_an_edit_mends_a_quarantined_job_and_its_ticks_are_owed_no_more(world: World) -> None:
     job = world.create("* * * * *")
-    spoil("UPDATE jobs SET retry_at = %s, quarantine_reason = 'x'", NOON + HOUR)
+    spoil("UPDATE job_next SET retry_at = %s, quarantine_reason = 'x'", NOON + HOUR)
     world.run_until(NOON + 5 * MINUTE, MINUTE)
     assert ticks(job) == []
     assert world.fates(job) == {"due": 5}
     world.now += HALF
     job = world.patch(job, description="mended")
-    assert (job.retry_at, job.quarantine_reason) == (None, "")
+    assert (job.next.retry_at, job.next.quarantine_reason) == (None, "")
     world.run_until(NOON + 10 * MINUTE, MINUTE)
     assert world.fates(job) == {"coalesced": 4, "run": 6}
     assert clean(world) == 10
@@ -254,7 +254,7 @@ def test_versions_follow_one_another_whatever_the_clock_says(world: World) -> No
     world.now -= HOUR
     job = world.patch(job, schedule="0 * * * *")
     assert JobVersion.objects.get(job=job, version=2).valid_from == NOON + INSTANT
-    assert job.next_run_at == NOON + HOUR
+    assert job.next.next_run_at == NOON + HOUR
 
 
 # --- gaps that dstPolicy skip leaves out ------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 
 from jobs.errors import FieldErrors
 from jobs.fields import instant_text
-from jobs.models import Job, JobVersion, Pause
+from jobs.models import Job, JobNext, JobVersion, Pause
 from runs.models import Run
 from tests.integration.ledger.simulation import MINUTE, SECOND, World
 
@@ -63,7 +63,7 @@ class Editor:
     def move_clock(self, job: Job) -> None:
         """Go on to an instant around the job's next tick, or just some way."""
         now = self.world.now
-        next_run_at = Job.objects.values_list("next_run_at", flat=True).get(job_id=job.job_id)
+        next_run_at = JobNext.objects.get(job=job).next_run_at
         if next_run_at is not None and self.random.random() < 0.6:
             around = self.random.choice((timedelta(0), self.span(SECOND), -self.span(SECOND)))
             moved = next_run_at + around

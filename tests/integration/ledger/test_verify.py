@@ -154,7 +154,7 @@ def test_a_tick_coalesced_into_what_is_no_tick_is_unexplained(world: World) -> N
 
 def test_a_job_that_stopped_advancing_has_missing_ticks(world: World) -> None:
     job = world.create("* * * * *")
-    spoil("UPDATE jobs SET next_run_at = NULL WHERE job_id = %s", job.job_id)
+    spoil("UPDATE job_next SET next_run_at = NULL WHERE job_id = %s", job.job_id)
     world.run_until(NOON + 3 * MINUTE, MINUTE)
     assert kinds(world.verify()[1]) == [("missing", NOON + MINUTE * n) for n in (1, 2, 3)]
 
