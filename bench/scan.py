@@ -39,12 +39,12 @@ def params(name: str, is_alone: bool) -> dict[str, Any]:
     from django.conf import settings
 
     from chronoproject.clock import db_now
-    from runs.batch import due_to
+    from runs.batch import bucket_array, due_to
     from runs.shards import HELP_AFTER_SEC, bucket_range
 
     buckets = None if is_alone else list(bucket_range(0, 2))
     if name == "next_due":
-        return {"bucket": buckets, "help_after_sec": HELP_AFTER_SEC}
+        return {"bucket": bucket_array(buckets), "help_after_sec": HELP_AFTER_SEC}
     now = db_now()
     return {**due_to(buckets, now), "limit": settings.CHRONO_BATCH_JOBS, "job_id": None}
 

@@ -156,11 +156,16 @@ def record(work: Work) -> int:
     return recorded
 
 
+def bucket_array(buckets: Sequence[int] | None) -> str | None:
+    """Return the buckets as a statement takes them: spelt out, for there are hundreds."""
+    return None if buckets is None else sql.array(buckets)
+
+
 def due_to(buckets: Sequence[int] | None, now: datetime) -> dict[str, Any]:
     """Return the parameters that say what is due to a replica with these buckets."""
     return {
         "now": now,
-        "bucket": None if buckets is None else list(buckets),
+        "bucket": bucket_array(buckets),
         "help_before": now - timedelta(seconds=HELP_AFTER_SEC),
     }
 

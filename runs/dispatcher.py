@@ -20,7 +20,7 @@ from chronoproject.bell import Bell
 from chronoproject.clock import db_now
 from chronoproject.process import Stop, cycle_until, first_line
 from runs import partitions, tzdata
-from runs.batch import Batch, dispatch, due_to, quarantine
+from runs.batch import Batch, bucket_array, dispatch, due_to, quarantine
 from runs.figures import DispatchFigures
 from runs.floor import SQL
 from runs.leases import NamedLease
@@ -119,7 +119,7 @@ class Dispatcher:
     def idle_sec(self) -> float:
         """Return how long there is nothing to do: until the next due instant, a second at most."""
         next_due: datetime | None = SQL["next_due"].value(
-            bucket=self.shards.buckets(), help_after_sec=HELP_AFTER_SEC
+            bucket=bucket_array(self.shards.buckets()), help_after_sec=HELP_AFTER_SEC
         )
         waits = [settings.CHRONO_POLL_SEC, self.sweeper.due_in() or settings.CHRONO_POLL_SEC]
         if next_due is not None:
