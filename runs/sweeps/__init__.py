@@ -60,8 +60,8 @@ class Sweeper:
             try:
                 moved[sweep.name] = sweep.run()
             except DatabaseError:
+                raise_if_unusable()  # whoever waits for the database tells it in a line
                 logger.exception("sweep %s failed; it comes again", sweep.name)
-                raise_if_unusable()
         return moved
 
     def due_in(self) -> float:

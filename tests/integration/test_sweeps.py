@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 import redis
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, InterfaceError, OperationalError, connection
 from pytest_django import Settings
 
 from chronoproject.clock import db_now
@@ -235,6 +235,25 @@ def test_a_sweep_that_fails_stops_no_other() -> None:
         assert Sweeper("test").run_once() == {"well": 7}
     finally:
         del registry.sweeps["test"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_lost_connection_ends_the_cycle_and_is_told_by_who_waits_for_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def cut_off() -> int:
+        connection.ensure_connection()
+        connection.connection.close()
+        return int(floor.SQL["purge_figures"].run())
+
+    try:
+        registry.sweeps["test"] = [Sweep("cut off", 1, cut_off), Sweep("well", 1, lambda: 7)]
+        with pytest.raises((OperationalError, InterfaceError)):
+            Sweeper("test").run_once()
+    finally:
+        del registry.sweeps["test"]
+        connection.close()
+    assert caplog.records == []
 
 
 def test_overdue_jobs_are_told_once_a_tick() -> None:
