@@ -29,6 +29,7 @@ from chronoproject.embedded import EmbeddedValkey, running
 RECOVERED_WITHIN_SEC = 240
 STOPPED_SEC = 45
 PAUSE_SEC = 8
+REGISTERED_SEC = 5  # by then all jobs are there, and begin together
 
 
 class Broker:
@@ -95,15 +96,16 @@ HARMS: tuple[Callable[[Broker, Path], None], ...] = (
 )
 
 
-def register(up: dict[str, Any], jobs: int, file: Path, end: datetime) -> None:
-    """Register commands that write down which run they are, each second until `end`."""
+def register(up: dict[str, Any], jobs: int, file: Path, span: tuple[datetime, datetime]) -> None:
+    """Register commands that write down which run they are, each second of the span."""
     headers = {"Authorization": f"Bearer {up['api_token']}"}
     with httpx.Client(base_url=up["api_url"], headers=headers) as api:
         for number in range(jobs):
             body = {
                 "name": f"writes-{number}",
                 "schedule": "* * * * * *",
-                "endsAt": end.isoformat(),
+                "startsAt": span[0].isoformat(),
+                "endsAt": span[1].isoformat(),
                 "command": f"echo $CHRONO_RUN_ID >> {file}",
                 "misfireGraceSec": 3600,
             }
@@ -163,8 +165,9 @@ def main() -> int:
         broker = Broker(home, stack)
         up = stack.enter_context(harness.chrono(REDIS_URL=broker.server.url))
         database = stack.enter_context(psycopg.connect(up["database_url"], autocommit=True))
-        end = datetime.now(UTC) + timedelta(seconds=span_sec)  # noqa: TID251 - no Django here
-        register(up, options.jobs, file, end)
+        now = datetime.now(UTC)  # noqa: TID251 - no Django here
+        start, end = (now + timedelta(seconds=after) for after in (REGISTERED_SEC, span_sec))
+        register(up, options.jobs, file, (start, end))
         recovery = {}
         for harm in HARMS:
             time.sleep(PAUSE_SEC)

@@ -27,6 +27,7 @@ def servers(
 ) -> Iterator[Path]:
     """Run a durable PostgreSQL and a Valkey of our own; set Django up on them, migrated."""
     home = Path(tempfile.mkdtemp(prefix="chrono-bench-"))
+    before = dict(os.environ)
     database, valkey = postgres(home / "postgres"), EmbeddedValkey(home / "valkey")
     try:
         with (
@@ -45,6 +46,8 @@ def servers(
             set_up_django()
             yield home
     finally:
+        os.environ.clear()
+        os.environ.update(before)
         shutil.rmtree(home, ignore_errors=True)
 
 
