@@ -33,6 +33,7 @@ REASONS = {
     "job_deleted": "its job was deleted",
     "user": "it was cancelled on request",
 }
+SUPERSEDED = "a newer run of the job took its place, by concurrencyPolicy cancel_running"
 # Attempts lost so are followed by others without using a retry; the last one ends the run.
 LOST = frozenset({"worker_lost", "crashed"})
 # Reasons that say little without the attempt's own error.
@@ -70,8 +71,7 @@ def _summary(run: Run) -> str:
     if status == RunStatus.QUEUED:
         return _queued(run)
     if status == RunStatus.RUNNING:
-        asked = " A cancel was asked for." if run.cancel_requested_at else ""
-        return f"Attempt {run.attempt} runs on worker {run.worker_id}.{asked}"
+        return f"Attempt {run.attempt} runs on worker {run.worker_id}.{_asked(run)}"
     if status == RunStatus.RETRYING:
         due = optional_instant_text(run.available_at)
         told = f" ({why})" if why else ""
@@ -81,7 +81,15 @@ def _summary(run: Run) -> str:
     return f"Ended {status.value} after attempt {run.attempt}{f': {why}' if why else ''}."
 
 
+def _asked(run: Run) -> str:
+    if not run.cancel_requested_at:
+        return ""
+    return f" A cancel was asked for{f': {SUPERSEDED}' if run.reason == 'concurrency' else ''}."
+
+
 def _why(run: Run) -> str:
+    if (run.status, run.reason) == (RunStatus.CANCELLED, "concurrency"):
+        return SUPERSEDED
     why = REASONS.get(run.reason, run.reason.replace("_", " "))
     if run.reason in LOST and run.status == RunStatus.DEAD:
         return f"{why}, more often than is tried again"
