@@ -7,6 +7,7 @@ from django.conf import settings
 from chronoproject.clock import db_now
 from jobs.fields import optional_instant_text
 from runs.floor import SQL
+from runs.hooks import run_hooks
 from runs.models import Run
 from runs.states import TERMINAL, RunStatus
 
@@ -90,9 +91,14 @@ def _asked(run: Run) -> str:
 def _why(run: Run) -> str:
     if (run.status, run.reason) == (RunStatus.CANCELLED, "concurrency"):
         return SUPERSEDED
+    obstacles = "; ".join(run_hooks.obstacles(run)) if run_hooks.obstacles else ""
+    if obstacles and run.status == RunStatus.SKIPPED:
+        return obstacles
     why = REASONS.get(run.reason, run.reason.replace("_", " "))
     if run.reason in LOST and run.status == RunStatus.DEAD:
         return f"{why}, more often than is tried again"
+    if obstacles:
+        return f"{why}: {obstacles}"
     if run.reason in TOLD_BY_ERROR and run.error:
         return f"{why}: {' '.join(run.error.split())[:MAX_ERROR_SHOWN].rstrip('.')}"
     return why
