@@ -150,6 +150,21 @@ def test_jobs_that_share_a_key_share_the_limit() -> None:
     assert support.statuses(jobs[1]) == [QUEUED]
 
 
+def test_under_a_shared_key_each_run_goes_by_its_own_jobs_maximum() -> None:
+    one, three = (support.job(max_concurrency=n, concurrency_key="warehouse") for n in (1, 3))
+    held = {
+        "status": "waiting",
+        "reason": "concurrency",
+        "limit_key": f"key:{one.owner_id}:warehouse",
+    }
+    now = support.this_second()
+    for at, job in enumerate((three, three, one, three, three)):
+        lifecycle.record_ticks([support.new_run(job, now + at * support.SECOND, **held)])
+    # the third run waits for its own maximum, and stands before the others of the key
+    assert support.statuses(one) == [HELD]
+    assert support.statuses(three) == [QUEUED, QUEUED, HELD, HELD]
+
+
 def test_a_rerun_passes_the_limit_like_any_run() -> None:
     job = support.job(max_concurrency=1)
     runs = support.held_runs(job, 2)
