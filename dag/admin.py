@@ -6,6 +6,7 @@ from django.contrib import admin
 from django.db.models import Prefetch, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from chronoproject.adminkit.base import ReadOnlyKeysetAdmin
@@ -20,12 +21,13 @@ from runs.admin.extension import panels
 
 TABLE = "admin/chrono/panel_table.html"
 SHOWN = 50
-NAMES = Job.objects.only("job_id", "name", "trigger_rule", "timezone")
+NAMES = Job.objects.only("job_id", "name", "trigger_rule", "timezone", "deleted_at")
 
 
 def job_link(job: Job) -> SafeString:
-    """Link to a job's page."""
-    return link(reverse("admin:jobs_job_change", args=[job.job_id]), job.name)
+    """Link to a job's page; say beside the name that the job was deleted."""
+    shown = link(reverse("admin:jobs_job_change", args=[job.job_id]), job.name)
+    return shown if job.deleted_at is None else format_html("{} (deleted)", shown)
 
 
 @admin.register(Dep)

@@ -47,19 +47,18 @@ class Dag:
 # --- what one run waits for -----------------------------------------------------------------
 
 
+def edges_of_run(run: Run) -> list[RunDep]:
+    """Return the edges that the run was born with, with their upstreams, by name."""
+    edges = RunDep.objects.filter(run_id=run.run_id).select_related("depends_on_job")
+    return sorted(edges, key=lambda edge: edge.depends_on_job.name)
+
+
 def upstreams_of(run: Run) -> list[Upstream]:
     """Return what the run was born to wait for, edge by edge."""
-    edges = list(RunDep.objects.filter(run_id=run.run_id).select_related("depends_on_job"))
+    edges = edges_of_run(run)
     if not edges:
         return []
-    first = min(edge.span_from for edge in edges)
-    last = max(db_now(), *(edge.span_until for edge in edges))
-    found: dict[uuid.UUID, Counter[Outcome]] = defaultdict(Counter)
-    rows = SQL["read_outcomes"].rows(run_id=[run.run_id], member_id=[], first=first, last=last)
-    for _, status, _, count, job_id in rows:
-        found[job_id][WORDS[status]] += count
-    runs = _runs_of_spans(edges, first, last)
-    edges.sort(key=lambda edge: edge.depends_on_job.name)
+    found, runs = outcomes_of(run, edges), runs_of_spans(edges)
     return [
         Upstream(
             edge, edge.depends_on_job, found[edge.depends_on_job_id], runs[edge.depends_on_job_id]
@@ -68,10 +67,24 @@ def upstreams_of(run: Run) -> list[Upstream]:
     ]
 
 
-def _runs_of_spans(
-    edges: Sequence[RunDep], first: datetime, last: datetime
-) -> Mapping[uuid.UUID, list[Run]]:
+def outcomes_of(run: Run, edges: Sequence[RunDep]) -> Mapping[uuid.UUID, Counter[Outcome]]:
+    """Return how many ticks of each upstream came to what; all the run's edges are given."""
+    first, last = _bounds(edges)
+    found: dict[uuid.UUID, Counter[Outcome]] = defaultdict(Counter)
+    rows = SQL["read_outcomes"].rows(run_id=[run.run_id], member_id=[], first=first, last=last)
+    for _, status, _, count, job_id in rows:
+        found[job_id][WORDS[status]] += count
+    return found
+
+
+def _bounds(edges: Sequence[RunDep]) -> tuple[datetime, datetime]:
+    first = min(edge.span_from for edge in edges)
+    return first, max(db_now(), *(edge.span_until for edge in edges))
+
+
+def runs_of_spans(edges: Sequence[RunDep]) -> Mapping[uuid.UUID, list[Run]]:
     """Return of each upstream the newest runs whose logical date the edge looks at."""
+    first, last = _bounds(edges)
     spans = {edge.depends_on_job_id: edge for edge in edges}
     found: dict[uuid.UUID, list[Run]] = defaultdict(list)
     runs = Run.objects.filter(

@@ -82,8 +82,18 @@ WRITTEN = Record(
         "backoff": Field(BACKOFF, DEFAULT_BACKOFF),
         "retryOn": Field(RetryOn(), ALL),
         "maxConcurrency": Field(Nullable(Integer(1, 100_000)), None, "null: no limit"),
-        "concurrencyPolicy": Field(Choice(ConcurrencyPolicy.values), ConcurrencyPolicy.QUEUE.value),
-        "concurrencyKey": Field(Nullable(Text(1, 200)), None),
+        "concurrencyPolicy": Field(
+            Choice(ConcurrencyPolicy.values),
+            ConcurrencyPolicy.QUEUE.value,
+            "what becomes of a run that finds no room: it waits, is skipped, or replaces the job's "
+            "active ones; nothing without maxConcurrency",
+        ),
+        "concurrencyKey": Field(
+            Nullable(Text(1, 200)),
+            None,
+            "active runs of the team's jobs with the same key are counted together; nothing "
+            "without maxConcurrency",
+        ),
         "misfirePolicy": Field(Choice(MisfirePolicy.values), MisfirePolicy.RUN_ONCE.value),
         "misfireGraceSec": Field(Integer(0, 604_800), 60),
         "maxCatchup": Field(Integer(0, 1000), 100),
@@ -92,7 +102,9 @@ WRITTEN = Record(
         "dependencyTimeoutSec": Field(Integer(1, MAX_SPAN_SEC), 86_400),
         "priority": Field(Choice(Priority.values), Priority.NORMAL.value),
         "pool": Field(POOL, "default", "the workers that may run it"),
-        "slaSec": Field(Nullable(Integer(1, MAX_SPAN_SEC)), None),
+        "slaSec": Field(
+            Nullable(Integer(1, MAX_SPAN_SEC)), None, "kept with the job; nothing acts on it yet"
+        ),
     },
     ignored=READ_ONLY,
 )

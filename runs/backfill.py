@@ -46,6 +46,7 @@ class Plan:
 
 def backfill_plan(job: Job, since: datetime, before: datetime) -> Plan:
     """Find the ticks with since <= tick < before that are past and have no run; FieldErrors."""
+    _check_schedule(job)
     now = db_now()
     oldest = ledger.oldest_hot(now)
     if since < oldest:
@@ -59,6 +60,20 @@ def backfill_plan(job: Job, since: datetime, before: datetime) -> Plan:
     if count > MAX_TICKS:
         raise FieldErrors([("to", f"makes more than {MAX_TICKS} runs; take a shorter span")])
     return Plan(job, since, before, ticks, count)
+
+
+def _check_schedule(job: Job) -> None:
+    """Refuse a job that never had ticks of its own: its runs come with others', or by hand."""
+    has_one = (job.schedule, job.run_at, job.every_sec) != (None, None, None)
+    versions = JobVersion.objects.filter(job=job).exclude(definition__schedule=None)
+    if has_one or versions.exists():
+        return
+    instead = (
+        "backfill the job that drives it, and its runs are made with that one's"
+        if job.has_upstreams
+        else "trigger it instead"
+    )
+    raise FieldErrors([("schedule", f"is none, so the job has no ticks of its own; {instead}")])
 
 
 def missing_ticks(job: Job, span: Span, now: datetime) -> Iterator[datetime]:

@@ -7,6 +7,7 @@ from django.conf import settings
 from chronoproject.clock import db_now
 from jobs.fields import optional_instant_text
 from runs.floor import SQL
+from runs.hooks import run_hooks
 from runs.models import Run
 from runs.states import TERMINAL, RunStatus
 
@@ -33,6 +34,7 @@ REASONS = {
     "job_deleted": "its job was deleted",
     "user": "it was cancelled on request",
 }
+SUPERSEDED = "a newer run of the job took its place, by concurrencyPolicy cancel_running"
 # Attempts lost so are followed by others without using a retry; the last one ends the run.
 LOST = frozenset({"worker_lost", "crashed"})
 # Reasons that say little without the attempt's own error.
@@ -70,8 +72,7 @@ def _summary(run: Run) -> str:
     if status == RunStatus.QUEUED:
         return _queued(run)
     if status == RunStatus.RUNNING:
-        asked = " A cancel was asked for." if run.cancel_requested_at else ""
-        return f"Attempt {run.attempt} runs on worker {run.worker_id}.{asked}"
+        return f"Attempt {run.attempt} runs on worker {run.worker_id}.{_asked(run)}"
     if status == RunStatus.RETRYING:
         due = optional_instant_text(run.available_at)
         told = f" ({why})" if why else ""
@@ -81,10 +82,23 @@ def _summary(run: Run) -> str:
     return f"Ended {status.value} after attempt {run.attempt}{f': {why}' if why else ''}."
 
 
+def _asked(run: Run) -> str:
+    if not run.cancel_requested_at:
+        return ""
+    return f" A cancel was asked for{f': {SUPERSEDED}' if run.reason == 'concurrency' else ''}."
+
+
 def _why(run: Run) -> str:
+    if (run.status, run.reason) == (RunStatus.CANCELLED, "concurrency"):
+        return SUPERSEDED
+    obstacles = "; ".join(run_hooks.obstacles(run)) if run_hooks.obstacles else ""
+    if obstacles and run.status == RunStatus.SKIPPED:
+        return obstacles
     why = REASONS.get(run.reason, run.reason.replace("_", " "))
     if run.reason in LOST and run.status == RunStatus.DEAD:
         return f"{why}, more often than is tried again"
+    if obstacles:
+        return f"{why}: {obstacles}"
     if run.reason in TOLD_BY_ERROR and run.error:
         return f"{why}: {' '.join(run.error.split())[:MAX_ERROR_SHOWN].rstrip('.')}"
     return why

@@ -13,6 +13,7 @@ from statistics import median_high
 from typing import Any
 
 import redis
+from django.conf import settings
 
 from chronoproject.clock import db_now
 from runs import floor, publisher
@@ -87,8 +88,8 @@ def write(rows: Mapping[tuple[str, str], Mapping[str, Any]]) -> None:
 
 
 def measure_queues() -> int:
-    """Write depth and oldest age of every queue that has runs or had a moment ago."""
-    rows = floor.SQL["queue_figures"].rows(floor=floor.read())
+    """Write what stands in each queue that has runs or had a moment ago, and who serves it."""
+    rows = floor.SQL["queue_figures"].rows(floor=floor.read(), seen_sec=settings.CHRONO_LEASE_SEC)
     names = [publisher.queue_name(row[0], row[1]) for row in rows]
     depths = depths_of(names)
     now = db_now()
@@ -98,8 +99,9 @@ def measure_queues() -> int:
                 "runs": runs,
                 "oldest_age_sec": round((now - oldest).total_seconds(), 3) if oldest else 0.0,
                 "messages": depths.get(name),
+                "has_worker": has_worker,
             }
-            for name, (_, _, runs, oldest) in zip(names, rows, strict=True)
+            for name, (_, _, runs, oldest, has_worker) in zip(names, rows, strict=True)
         }
     )
     floor.SQL["purge_figures"].run()

@@ -2,9 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from runs.records import NewRun, RunRef
+
+if TYPE_CHECKING:  # lifecycle is imported before the apps are loaded, too
+    from runs.models import Run
 
 
 @dataclass(slots=True)
@@ -18,6 +21,8 @@ class RunHooks:
     born: list[Callable[[Sequence[NewRun]], None]] = field(default_factory=list)
     # What the runs that this one waited for came to, with their outputs, by their jobs' names.
     inputs: Callable[[RunRef], dict[str, Any]] | None = None
+    # Which upstreams a run waits for or was skipped for, and how, each in words.
+    obstacles: Callable[["Run"], Sequence[str]] | None = None
 
 
 run_hooks = RunHooks()

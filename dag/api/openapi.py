@@ -28,6 +28,7 @@ EDGE: dict[str, Schema] = {"jobId": UID, "dependsOn": UID, "match": MATCH, "dayO
 UPSTREAM: dict[str, Schema] = {
     "jobId": UID,
     "jobName": TEXT,
+    "isDeleted": FLAG | {"description": "the upstream was deleted; it has no more ticks"},
     "triggerRule": RULE | {"description": "of the run that waits, as it was born"},
     "match": MATCH,
     "from": Instant().schema(),

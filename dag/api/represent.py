@@ -47,6 +47,7 @@ def upstream_body(upstream: Upstream) -> dict[str, Any]:
     return {
         "jobId": str(upstream.job.job_id),
         "jobName": upstream.job.name,
+        "isDeleted": upstream.job.deleted_at is not None,
         "triggerRule": edge.trigger_rule,
         "match": edge.match,
         "from": instant_text(edge.span_from),

@@ -198,7 +198,9 @@ class JobForm(forms.ModelForm[Job]):
         for field, message in self.refusals:
             name = form_field(field)
             target = name if name in self.fields else None
-            self.add_error(target, ValidationError(message if target else f"{field}: {message}"))
+            is_whole = target is not None and field == API_NAMES.get(name, name)
+            told = message if is_whole or not field else f"{field}: {message}"
+            self.add_error(target, ValidationError(told))
         return cleaned
 
     def _post_clean(self) -> None:

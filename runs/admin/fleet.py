@@ -135,7 +135,9 @@ class FigureAdmin(ReadOnlyMixin, ChronoAdmin[Figure]):
         """Return what an operator asks first."""
         told = figure.figures
         if figure.kind == QUEUE_KIND:
-            return f"{told['runs']} runs queued, the oldest for {told['oldest_age_sec']:.0f} s"
+            waiting = f"{told['runs']} runs queued, the oldest for {told['oldest_age_sec']:.0f} s"
+            is_unserved = told["runs"] and not told.get("has_worker", True)
+            return f"{waiting}; no worker serves this pool" if is_unserved else waiting
         last = told["last"]
         ticks = f"{told['totals']['ticks']} ticks, {len(told['shards'])} shards"
         return f"{ticks}, last lag {last['lag_sec'] * 1000:.0f} ms" if last else ticks

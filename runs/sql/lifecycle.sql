@@ -59,8 +59,9 @@ WITH results AS (
     UPDATE runs r
     SET status = CASE WHEN r.cancel_requested_at IS NOT NULL AND f.status = 'retrying'
                       THEN 'cancelled' ELSE f.status END,
-        reason = CASE WHEN r.cancel_requested_at IS NOT NULL AND f.status = 'retrying'
-                      THEN 'user' ELSE f.reason END,
+        reason = CASE WHEN r.cancel_requested_at IS NOT NULL
+                       AND f.status IN ('retrying', 'cancelled')
+                      THEN coalesce(nullif(r.reason, ''), 'user') ELSE f.reason END,
         available_at = CASE WHEN f.status = 'retrying'
                             THEN clock_timestamp() + make_interval(secs => f.retry_in_sec)
                             ELSE r.available_at END,
@@ -107,7 +108,8 @@ WITH ended AS (
     SET status = CASE WHEN r.cancel_requested_at IS NOT NULL THEN 'cancelled'
                       WHEN %(is_free)s THEN 'queued'
                       WHEN r.lost_count >= %(max_lost)s THEN 'dead' ELSE 'retrying' END,
-        reason = CASE WHEN r.cancel_requested_at IS NOT NULL THEN 'user'
+        reason = CASE WHEN r.cancel_requested_at IS NOT NULL
+                      THEN coalesce(nullif(r.reason, ''), 'user')
                       WHEN %(is_free)s THEN '' ELSE %(reason)s END,
         attempt = r.attempt - CASE WHEN %(is_unstarted)s THEN 1 ELSE 0 END,
         attempt_limit = r.attempt_limit + CASE WHEN %(is_unstarted)s THEN 0 ELSE 1 END,
@@ -162,10 +164,13 @@ RETURNING r.run_id, r.scheduled_for, r.job_id, r.owner, r.logical_date, r.trigge
           r.reason, r.attempt
 
 -- name: cancel_runs
--- What has not started ends at once; what runs is asked to stop and ends by its worker's finish.
+-- What has not started ends at once; what runs is asked to stop and ends by its worker's finish. Its
+-- row keeps for what, '' for a person's wish, which stands above any other.
 UPDATE runs r
 SET status = CASE WHEN r.status = 'running' THEN r.status ELSE 'cancelled' END,
-    reason = CASE WHEN r.status = 'running' THEN r.reason ELSE %(reason)s END,
+    reason = CASE WHEN r.status <> 'running' THEN %(reason)s
+                  WHEN %(reason)s = 'user' THEN ''
+                  WHEN r.cancel_requested_at IS NOT NULL THEN r.reason ELSE %(reason)s END,
     finished_at = CASE WHEN r.status = 'running' THEN NULL ELSE clock_timestamp() END,
     cancel_requested_at = CASE WHEN r.status = 'running'
         THEN coalesce(r.cancel_requested_at, clock_timestamp()) END

@@ -19,8 +19,12 @@ SELECT DISTINCT pool, priority FROM runs
 WHERE status = 'queued' AND scheduled_for >= %(floor)s::timestamptz
 
 -- name: queue_figures
--- Queues with runs, and those that were last told to have some.
-SELECT q.pool, q.priority, sum(q.runs)::bigint, min(q.oldest)
+-- Queues with runs, and those that were last told to have some; whether a live worker takes from them.
+SELECT q.pool, q.priority, sum(q.runs)::bigint, min(q.oldest), EXISTS (
+    SELECT FROM workers w
+    WHERE q.pool = ANY(w.pools) AND w.state = 'running'
+      AND w.last_seen_at > clock_timestamp() - make_interval(secs => %(seen_sec)s)
+) AS has_worker
 FROM (
     SELECT pool, priority, count(*) AS runs, min(available_at) AS oldest FROM runs
     WHERE status = 'queued' AND scheduled_for >= %(floor)s::timestamptz GROUP BY pool, priority
@@ -29,6 +33,23 @@ FROM (
     FROM figures WHERE kind = 'queue' AND figures ->> 'runs' <> '0'
 ) AS q
 GROUP BY q.pool, q.priority
+
+-- name: unserved_pools
+-- Pools whose runs wait although no live worker takes from them, and since when: the start of the
+-- last worker that did, or else the day of the oldest run.
+SELECT q.pool, q.runs, q.oldest, coalesce(
+    (SELECT max(w.started_at) FROM workers w WHERE q.pool = ANY(w.pools)),
+    date_trunc('day', q.oldest, 'UTC')) AS since
+FROM (
+    SELECT pool, count(*) AS runs, min(available_at) AS oldest FROM runs
+    WHERE status = 'queued' AND scheduled_for >= %(floor)s::timestamptz GROUP BY pool
+) q
+WHERE q.oldest < clock_timestamp() - make_interval(secs => %(late_sec)s)
+  AND NOT EXISTS (
+      SELECT FROM workers w
+      WHERE q.pool = ANY(w.pools) AND w.state = 'running'
+        AND w.last_seen_at > clock_timestamp() - make_interval(secs => %(seen_sec)s))
+ORDER BY q.oldest LIMIT %(limit)s
 
 -- name: write_figures
 INSERT INTO figures (kind, name, figures, written_at)

@@ -1,10 +1,11 @@
-"""Rows that have served: idempotency keys, misfires, workers; and jobs that nobody dispatches."""
+"""Rows that have served: keys, misfires, workers; what nobody dispatches, and nobody executes."""
 
 from datetime import timedelta
 
 from django.conf import settings
 
 from chronoproject.clock import db_now
+from runs import floor
 from runs.alerts.outbox import NewAlert, put
 from runs.floor import SQL
 from runs.ids import day_of
@@ -54,8 +55,34 @@ def watch_overdue_jobs() -> int:
     )
 
 
+def watch_pools() -> int:
+    """Tell of pools whose runs wait although no worker serves them: a typo in `pool`, say.
+
+    Once for as long as it lasts: until a worker has come and gone again.
+    """
+    rows = SQL["unserved_pools"].rows(
+        floor=floor.read(),
+        late_sec=OVERDUE_SEC,
+        seen_sec=settings.CHRONO_LEASE_SEC,
+        limit=OVERDUE_TOLD,
+    )
+    return put(
+        [
+            NewAlert(
+                kind="pool_unserved",
+                dedupe_key=f"pool_unserved:{pool}:{since.isoformat()}",
+                message=f"no worker serves the pool {pool}; {runs} runs wait in it, "
+                f"the oldest since {oldest:%Y-%m-%d %H:%M:%SZ}",
+                detail={"pool": pool, "runs": runs},
+            )
+            for pool, runs, oldest, since in rows
+        ]
+    )
+
+
 register(MAINTENANCE, Sweep("idempotency_keys", 600, purge_idempotency_keys))
 register(MAINTENANCE, Sweep("misfires", 10, purge_misfires))
 register(MAINTENANCE, Sweep("workers", 10, watch_workers))
 register(MAINTENANCE, Sweep("leases", 600, purge_leases))
 register(MAINTENANCE, Sweep("overdue_jobs", 15, watch_overdue_jobs))
+register(MAINTENANCE, Sweep("unserved_pools", 15, watch_pools))

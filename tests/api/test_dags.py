@@ -197,6 +197,18 @@ def test_a_run_tells_what_it_waits_for(api: APIClient, team: Team) -> None:
     assert second["runs"] == []
 
 
+def test_a_run_tells_which_of_its_upstreams_were_deleted(api: APIClient, team: Team) -> None:
+    first, second = (make_job(team, schedule="@hourly", name=name) for name in ("a", "b"))
+    run = make_run(below(team, first, second))
+    assert api.delete(f"/v1/jobs/{second.job_id}").status_code == 204
+    body = api.get(f"/v1/runs/{run.run_id}/upstream").json()
+    fits("UpstreamPage", body)
+    assert [(edge["jobName"], edge["isDeleted"]) for edge in body["results"]] == [
+        ("a", False),
+        ("b", True),
+    ]
+
+
 def test_a_run_without_upstreams_waits_for_none(api: APIClient, team: Team) -> None:
     run = make_run(make_job(team))
     assert api.get(f"/v1/runs/{run.run_id}/upstream").json() == {"results": [], "next": None}

@@ -112,6 +112,27 @@ def test_bad_spans_are_named(
     assert not Run.objects.exists()
 
 
+@pytest.mark.parametrize("dry", [False, True])
+def test_a_job_without_ticks_of_its_own_is_not_backfilled(
+    api: APIClient, team: Team, dry: bool
+) -> None:
+    top, ticks = hourly(team)
+    driven, alone = make_job(team, dependsOn=[str(top.job_id)]), make_job(team)
+    for job, instead in ((driven, "backfill the job that drives it"), (alone, "trigger it")):
+        answer = post_backfill(api, job, **span(3), dryRun=dry)
+        assert fields_of(answer) == {"schedule"}
+        assert instead in answer.json()["errors"][0]["message"]
+    assert not Run.objects.exists()
+    assert post_backfill(api, top, **span(3)).json()["count"] == len(ticks)
+    assert Run.objects.filter(job=driven).count() == len(ticks)
+
+
+def test_a_job_that_once_had_a_schedule_has_ticks_of_that_time(api: APIClient, team: Team) -> None:
+    job = make_job(team, schedule="* * * * *")
+    api.patch(f"/v1/jobs/{job.job_id}", {"schedule": None}, format="json")
+    assert post_backfill(api, job, **span(1)).status_code == 202
+
+
 def test_a_large_backfill_is_handed_to_the_workers(
     api: APIClient, team: Team, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

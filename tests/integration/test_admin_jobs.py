@@ -148,6 +148,29 @@ def test_refusal_lands_on_its_field(
     assert not Job.objects.exists()
 
 
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (
+            {"command": None, "payload": '{"type": "http"}'},
+            {"payload": ["payload.url: is required"]},
+        ),
+        ({"env": '{"A": 1}'}, {"env": ["env.A: must be a string"]}),
+        (
+            {"depends_on": '["x"]'},
+            {"depends_on": ["dependsOn[0]: is not the id of a job of the team"]},
+        ),
+        ({"max_retries": 101}, {"max_retries": ["must be from 0 to 100"]}),
+        ({"env": "[1]"}, {"env": ["must be an object"]}),
+    ],
+)
+def test_refusal_within_a_field_says_where(
+    admin_client: Client, changes: dict[str, Any], expected: dict[str, list[str]]
+) -> None:
+    sent: dict[str, Any] = {"owner": make_team().pk, "name": "x", "command": "true", **changes}
+    assert errors(save(admin_client, **sent)) == expected
+
+
 def test_name_of_another_job_is_refused(admin_client: Client) -> None:
     taken = make_job(name="load")
     found = errors(save(admin_client, owner=taken.owner_id, name="load", command="true"))

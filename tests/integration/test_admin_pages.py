@@ -14,6 +14,7 @@ from django_celery_results.models import TaskResult
 from chronoproject.clock import db_now
 from dag.models import Dep
 from jobs.models import AuditEntry, Job, Pause
+from jobs.services import job_delete
 from runs.models import Alert, Lease, Misfire, Run, Worker
 from tests.factories import claim_run, finish_run, make_job, make_run, make_team, make_token
 from tests.integration.admin_support import body, run_ago, staff
@@ -174,6 +175,22 @@ def test_lists_are_refused_without_the_permission() -> None:
 def test_nothing_is_added_by_hand_to_what_only_services_write(admin_client: Client) -> None:
     for name in READ_ONLY:
         assert admin_client.get(reverse(f"admin:{name}_add")).status_code == 403, name
+
+
+def test_pages_say_which_upstreams_were_deleted(admin_client: Client) -> None:
+    first, second = (make_job(name=name, schedule="@hourly") for name in ("gone", "there"))
+    job = make_job(dependsOn=[str(first.pk), str(second.pk)])
+    run = make_run(job)
+    job_delete(first, actor="test")
+    pages = [
+        reverse("admin:jobs_job_change", args=[job.pk]),
+        reverse("admin:runs_run_change", args=[run.pk]),
+        reverse("admin:dag_dep_changelist"),
+    ]
+    for url in pages:
+        page = body(admin_client.get(url))
+        assert "gone</a> (deleted)" in page, url
+        assert page.count("(deleted)") == 1, url
 
 
 def test_navigation_shows_what_the_user_may_see() -> None:

@@ -5,14 +5,16 @@ from datetime import timedelta
 import pytest
 import redis
 from django.db import connection
+from django.test import Client
 from pytest_django import Settings
 
 from chronoproject.clock import db_now
 from runs import figures, publisher
 from runs.dispatcher import Dispatcher
-from runs.models import Figure, Run
+from runs.models import Figure, Run, Worker
 from runs.sweeps import promote
 from tests.integration import support
+from tests.integration.admin_support import body
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -67,9 +69,31 @@ def test_queues_tell_depth_and_age_until_they_are_empty() -> None:
     assert told("queue", "default.high")["runs"] == 1
     Run.objects.filter(pool="etl").update(status="cancelled", finished_at=db_now())
     assert figures.measure_queues() == 2
-    empty = {"runs": 0, "oldest_age_sec": 0.0, "messages": 2}
+    empty = {"runs": 0, "oldest_age_sec": 0.0, "messages": 2, "has_worker": False}
     assert told("queue", "etl.normal") == empty  # messages of runs that are cancelled: hints
     assert figures.measure_queues() == 1
+
+
+def test_queues_of_a_pool_that_no_worker_serves_are_marked(admin_client: Client) -> None:
+    support.queued(support.job(pool="defualt"))
+    support.queued(support.job())
+    Worker.objects.create(
+        worker_id="w-1",
+        name="w",
+        hostname="h",
+        pid=1,
+        pools=["default"],
+        concurrency=1,
+        version="1",
+    )
+    figures.measure_queues()
+    assert told("queue", "default.normal")["has_worker"] is True
+    assert told("queue", "defualt.normal")["has_worker"] is False
+    page = body(admin_client.get("/admin/runs/figure/"))
+    assert page.count("no worker serves this pool") == 1
+    Run.objects.update(status="cancelled", finished_at=db_now())
+    figures.measure_queues()
+    assert "no worker serves" not in body(admin_client.get("/admin/runs/figure/"))
 
 
 def test_depth_is_unknown_while_redis_is_away(settings: Settings) -> None:

@@ -2,8 +2,11 @@
 
 import pytest
 
+from jobs.models import Job
 from runs import lifecycle
+from runs.explain import explain
 from runs.models import Run
+from runs.records import ClaimedRun, RunRef
 from tests.integration import support
 
 pytestmark = pytest.mark.django_db
@@ -70,10 +73,55 @@ def test_policy_cancel_running_stops_what_runs_and_keeps_the_newest() -> None:
     lifecycle.record_ticks(runs[:1])
     (claimed,) = support.claim([runs[0].ref])
     lifecycle.record_ticks(runs[1:])
-    assert support.statuses(job) == [("running", ""), ("skipped", "concurrency"), HELD]
+    assert support.statuses(job) == [("running", "concurrency"), ("skipped", "concurrency"), HELD]
     assert support.row(runs[0].ref).cancel_requested_at is not None
-    lifecycle.finish([support.result(claimed, "cancelled", reason="concurrency")])
+    lifecycle.finish([support.result(claimed, "cancelled", reason="user")])
+    assert support.statuses(job)[0] == ("cancelled", "concurrency")
     assert support.statuses(job)[-1] == QUEUED
+    assert "a newer run of the job took its place" in explain(support.row(runs[0].ref))["summary"]
+
+
+def replaced_attempt() -> tuple[Job, ClaimedRun]:
+    """Return an attempt that a newer run of its job asks to end."""
+    job = support.job(max_concurrency=1, concurrency_policy="cancel_running", max_retries=3)
+    runs = support.held_runs(job, 2)
+    lifecycle.record_ticks(runs[:1])
+    (claimed,) = support.claim([runs[0].ref])
+    lifecycle.record_ticks(runs[1:])
+    assert "a newer run" in explain(support.row(runs[0].ref))["summary"]
+    return job, claimed
+
+
+@pytest.mark.parametrize("status", ["cancelled", "retrying"])
+def test_an_attempt_that_is_replaced_ends_for_the_limit_however_it_ends(status: str) -> None:
+    job, claimed = replaced_attempt()
+    retry = {"retry_in_sec": 1.0} if status == "retrying" else {}
+    lifecycle.finish([support.result(claimed, status, reason="exit_code", **retry)])
+    assert support.statuses(job) == [("cancelled", "concurrency"), QUEUED]
+
+
+@pytest.mark.parametrize("reason", ["crashed", "drain"])
+def test_an_attempt_that_is_replaced_and_lost_ends_for_the_limit(reason: str) -> None:
+    job, claimed = replaced_attempt()
+    lifecycle.lose([support.held_by(claimed)], reason=reason)
+    assert support.statuses(job) == [("cancelled", "concurrency"), QUEUED]
+
+
+def test_an_attempt_that_is_replaced_may_still_succeed() -> None:
+    job, claimed = replaced_attempt()
+    lifecycle.finish([support.result(claimed)])
+    assert support.statuses(job) == [("succeeded", ""), QUEUED]
+
+
+@pytest.mark.parametrize("first", ["user", "concurrency"])
+def test_a_persons_cancel_stands_above_the_limits(first: str) -> None:
+    job, claimed = replaced_attempt()
+    ref = RunRef(claimed.run_id, claimed.scheduled_for)
+    lifecycle.cancel([ref], reason="user")
+    if first == "user":
+        lifecycle.cancel([ref], reason="concurrency")
+    lifecycle.finish([support.result(claimed, "cancelled", reason="user")])
+    assert support.statuses(job)[0] == ("cancelled", "user")
 
 
 def test_policy_cancel_running_replaces_what_has_not_started() -> None:
@@ -82,6 +130,10 @@ def test_policy_cancel_running_replaces_what_has_not_started() -> None:
     lifecycle.record_ticks(runs[:1])
     lifecycle.record_ticks(runs[1:])
     assert support.statuses(job) == [("cancelled", "concurrency"), QUEUED]
+    assert explain(support.row(runs[0].ref))["summary"] == (
+        "Never started; cancelled: a newer run of the job took its place, by concurrencyPolicy "
+        "cancel_running."
+    )
 
 
 def test_jobs_that_share_a_key_share_the_limit() -> None:
@@ -96,6 +148,21 @@ def test_jobs_that_share_a_key_share_the_limit() -> None:
     (claimed,) = support.claim([support.new_run(jobs[0], now).ref])
     lifecycle.finish([support.result(claimed)])
     assert support.statuses(jobs[1]) == [QUEUED]
+
+
+def test_under_a_shared_key_each_run_goes_by_its_own_jobs_maximum() -> None:
+    one, three = (support.job(max_concurrency=n, concurrency_key="warehouse") for n in (1, 3))
+    held = {
+        "status": "waiting",
+        "reason": "concurrency",
+        "limit_key": f"key:{one.owner_id}:warehouse",
+    }
+    now = support.this_second()
+    for at, job in enumerate((three, three, one, three, three)):
+        lifecycle.record_ticks([support.new_run(job, now + at * support.SECOND, **held)])
+    # the third run waits for its own maximum, and stands before the others of the key
+    assert support.statuses(one) == [HELD]
+    assert support.statuses(three) == [QUEUED, QUEUED, HELD, HELD]
 
 
 def test_a_rerun_passes_the_limit_like_any_run() -> None:

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import redis
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
+from django.db.models import F
 from pytest_django import Settings
 
 from chronoproject.clock import db_now
@@ -13,7 +15,7 @@ from jobs.models import IdempotencyKey
 from runs import floor, lifecycle, partitions, publisher
 from runs.leases import NamedLease
 from runs.maintenance import Maintenance
-from runs.models import Alert, Lease, RunAttempt, Worker
+from runs.models import Alert, Lease, Run, RunAttempt, Worker
 from runs.records import RunRef
 from runs.sweeps import Sweep, Sweeper, housekeeping, registry, replay
 from runs.sweeps.partitions import drop_old, make_ahead, watch_default
@@ -262,6 +264,44 @@ def test_overdue_jobs_are_told_once_a_tick() -> None:
     assert housekeeping.watch_overdue_jobs() == 1
     assert housekeeping.watch_overdue_jobs() == 0
     assert Alert.objects.get().job_id == job.job_id
+
+
+def worker(worker_id: str, *pools: str, ago: int = 1, **values: Any) -> Worker:  # noqa: ANN401
+    same = {"name": "w", "hostname": "h", "pid": 1, "concurrency": 1, "version": "1"}
+    seen = db_now() - timedelta(seconds=ago)
+    fields = {**same, "pools": list(pools), "last_seen_at": seen, "started_at": seen, **values}
+    return Worker.objects.create(worker_id=worker_id, **fields)
+
+
+def waits(pool: str, seconds: int) -> None:
+    ref = support.queued(support.job(pool=pool))
+    Run.objects.filter(run_id=ref.run_id).update(available_at=db_now() - timedelta(seconds=seconds))
+
+
+def test_a_pool_that_no_worker_serves_is_told_once() -> None:
+    worker("alive", "default")
+    for pool, seconds in (("defualt", 90), ("defualt", 61), ("default", 90), ("new", 50)):
+        waits(pool, seconds)
+    assert housekeeping.watch_pools() == 1
+    assert housekeeping.watch_pools() == 0
+    alert = Alert.objects.get()
+    assert (alert.kind, alert.owner_id, alert.job_id) == ("pool_unserved", None, None)
+    assert alert.message.startswith("no worker serves the pool defualt; 2 runs wait in it")
+    waits("defualt", 70)
+    Run.objects.filter(pool="defualt").update(available_at=F("available_at") + timedelta(seconds=2))
+    assert housekeeping.watch_pools() == 0  # another run is the oldest, of the same trouble
+
+
+@pytest.mark.parametrize("left", [{"ago": 600}, {"state": "stopped"}, {"state": "draining"}])
+def test_a_pool_whose_last_worker_has_left_is_told_each_time(left: dict[str, Any]) -> None:
+    waits("etl", 90)
+    assert housekeeping.watch_pools() == 1
+    worker("first", "etl", "other", **left)
+    assert housekeeping.watch_pools() == 1
+    Worker.objects.update(last_seen_at=db_now() - timedelta(seconds=300))
+    assert housekeeping.watch_pools() == 0
+    worker("second", "etl")
+    assert housekeeping.watch_pools() == 0
 
 
 def test_old_idempotency_keys_and_silent_workers_go() -> None:
