@@ -5,7 +5,9 @@ is lost, or a low run is claimed before the high one beyond the places already t
 """
 
 import argparse
+import json
 import os
+import subprocess
 import sys
 import time
 from datetime import timedelta
@@ -16,6 +18,7 @@ from bench import harness
 POISONED = 20
 ON_TIME_SEC = 10.0
 CONCURRENCY = 4
+PARTS, SIZES = ("poison", "priority"), ("jobs", "due", "low")
 
 
 def make_due(due: int) -> None:
@@ -141,17 +144,32 @@ def queue(count: int, urgency: str) -> list[Any]:
     return [ref.run_id for ref in lifecycle.record_ticks(new)]
 
 
+def both(options: argparse.Namespace) -> int:
+    """Measure each in a process of its own, for Django knows one database; return the worse end."""
+    figures: dict[str, Any] = {}
+    codes = []
+    for part in PARTS:
+        sizes = [word for name in SIZES for word in (f"--{name}", str(vars(options)[name]))]
+        command = [sys.executable, "-m", "bench.queues", "--only", part, *sizes]
+        done = subprocess.run(command, cwd=harness.ROOT, stdout=subprocess.PIPE, check=False)
+        codes.append(done.returncode)
+        figures |= json.loads(done.stdout or "{}")
+    harness.show(figures)
+    return max(codes)
+
+
 def main() -> int:
     """Measure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=100_000)
     parser.add_argument("--due", type=int, default=10_000)
     parser.add_argument("--low", type=int, default=10_000)
-    parser.add_argument("--only", choices=["poison", "priority"])
+    parser.add_argument("--only", choices=PARTS)
     options = parser.parse_args()
+    if options.only is None:
+        return both(options)
     figures: dict[str, Any] = {}
-    is_good = True
-    if options.only != "priority":
+    if options.only == "poison":
         with harness.servers(CHRONO_STATEMENT_TIMEOUT_SEC="300"):
             harness.make_jobs(options.jobs, ["0 * * * *"])
             figures["poison"] = found = poison(options.due)
@@ -161,9 +179,9 @@ def main() -> int:
             and found["recorded_once_mended"] == POISONED
             and found["neighbours_latest_sec"] < ON_TIME_SEC
         )
-    if options.only != "poison":
+    else:
         figures["priority"] = found = priority(options.low)
-        is_good = is_good and found["low_claims_between"] <= CONCURRENCY
+        is_good = found["low_claims_between"] <= CONCURRENCY
     harness.show(figures)
     return 0 if is_good else 1
 
