@@ -56,20 +56,20 @@ WHERE job_id = ANY(%(job_id)s::uuid[])
 
 -- name: next_due
 -- Of the first hundred; those of other shards are looked at later, a quarantine's end by polling.
+-- A job that is disabled or deleted has no instant here.
 SELECT min(next_run_at
            + CASE WHEN %(bucket)s::int[] IS NULL OR bucket = ANY(%(bucket)s::int[])
                   THEN interval '0' ELSE make_interval(secs => %(help_after_sec)s) END)
 FROM (
-    SELECT n.next_run_at, n.bucket FROM job_next n JOIN jobs j ON j.job_id = n.job_id
-    WHERE j.enabled AND j.deleted_at IS NULL AND n.next_run_at IS NOT NULL
-      AND (n.retry_at IS NULL OR n.retry_at <= clock_timestamp())
-    ORDER BY n.next_run_at LIMIT 100
+    SELECT next_run_at, bucket FROM job_next
+    WHERE next_run_at IS NOT NULL AND (retry_at IS NULL OR retry_at <= clock_timestamp())
+    ORDER BY next_run_at LIMIT 100
 ) AS soonest
 
 -- name: due_ids
-SELECT n.job_id FROM job_next n JOIN jobs j ON j.job_id = n.job_id
-WHERE j.enabled AND j.deleted_at IS NULL AND n.next_run_at <= %(now)s::timestamptz
-  AND (%(bucket)s::int[] IS NULL OR n.bucket = ANY(%(bucket)s::int[])
-       OR n.next_run_at <= %(help_before)s::timestamptz)
-  AND (n.retry_at IS NULL OR n.retry_at <= %(now)s::timestamptz)
-ORDER BY n.next_run_at, n.job_id LIMIT %(limit)s
+SELECT job_id FROM job_next
+WHERE next_run_at <= %(now)s::timestamptz
+  AND (%(bucket)s::int[] IS NULL OR bucket = ANY(%(bucket)s::int[])
+       OR next_run_at <= %(help_before)s::timestamptz)
+  AND (retry_at IS NULL OR retry_at <= %(now)s::timestamptz)
+ORDER BY next_run_at, job_id LIMIT %(limit)s
