@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from rest_framework.test import APIClient
@@ -107,8 +108,13 @@ def test_bad_previews_are_named(api: APIClient, body: dict[str, Any], fields: se
 # --- dry runs -------------------------------------------------------------------------------
 
 
-def nightly(team: Team, schedule: str = "0 2 * * *", **fields: Any) -> Job:  # noqa: ANN401
+def nightly(team: Team, schedule: str, **fields: Any) -> Job:  # noqa: ANN401
     return make_job(team, schedule=schedule, timezone="Europe/Berlin", **fields)
+
+
+def far_hour() -> int:
+    """Return an hour of Berlin's day that neither now nor the end of the span is near."""
+    return (db_now().astimezone(ZoneInfo("Europe/Berlin")).hour + 6) % 23
 
 
 def dry_patch(api: APIClient, job: Job, **body: Any) -> Any:  # noqa: ANN401 - its response
@@ -123,8 +129,9 @@ def unchanged(job: Job) -> bool:
 
 
 def test_an_hour_later_moves_each_tick(api: APIClient, team: Team) -> None:
-    job = nightly(team)
-    body = dry_patch(api, job, schedule="0 3 * * *").json()
+    hour = far_hour()
+    job = nightly(team, f"0 {hour} * * *")
+    body = dry_patch(api, job, schedule=f"0 {hour + 1} * * *").json()
     assert body["counts"] in (
         {"added": 0, "removed": 0, "moved": 30, "kept": 0},
         {"added": 0, "removed": 0, "moved": 29, "kept": 1},  # the end of a gap, on that one date
@@ -150,8 +157,8 @@ def test_more_ticks_are_added_and_what_both_have_is_kept(api: APIClient, team: T
 
 
 def test_a_replacement_may_be_rehearsed_too(api: APIClient, team: Team) -> None:
-    job = nightly(team)
-    definition = {"name": job.name, "command": "true", "schedule": "0 2 * * *", "dryRun": True}
+    job = nightly(team, f"0 {far_hour()} * * *")
+    definition = {"name": job.name, "command": "true", "schedule": job.schedule, "dryRun": True}
     answer = api.put(f"/v1/jobs/{job.job_id}", definition, format="json")
     assert answer.status_code == 200
     assert answer.json()["counts"]["moved"] == 30
@@ -165,7 +172,7 @@ def test_a_replacement_may_be_rehearsed_too(api: APIClient, team: Team) -> None:
 
 
 def test_a_rehearsal_is_refused_as_the_edit_would_be(api: APIClient, team: Team) -> None:
-    job, other = nightly(team), nightly(team)
+    job, other = nightly(team, "0 2 * * *"), nightly(team, "0 2 * * *")
     assert fields_of(dry_patch(api, job, schedule="0 0 30 2 *")) == {"schedule"}
     assert fields_of(dry_patch(api, job, dryRun="no")) == {"dryRun"}
     assert dry_patch(api, job, name=other.name).status_code == 409
@@ -177,7 +184,7 @@ def test_a_rehearsal_is_refused_as_the_edit_would_be(api: APIClient, team: Team)
 
 
 def test_due_ticks_are_not_settled_by_a_rehearsal(api: APIClient, team: Team) -> None:
-    job = nightly(team)
+    job = nightly(team, "0 2 * * *")
     due = db_now().replace(minute=0, second=0, microsecond=0)
     set_next(job, next_run_at=due)
     dry_patch(api, job, schedule="0 3 * * *")

@@ -344,7 +344,9 @@ def test_list_finds_and_narrows(admin_client: Client) -> None:
         rivals, name="call", pool="gpu", payload={"type": "http", "url": "https://x.y/"}
     )
     sick = make_job(name="sick", schedule="0 1 * * *")
-    set_next(sick, retry_at=sick.created_at, quarantine_reason="poison")
+    soon = sick.created_at + timedelta(hours=1)
+    set_next(sick, retry_at=sick.created_at, quarantine_reason="poison", next_run_at=soon)
+    set_next(load, next_run_at=soon + timedelta(hours=1))
     cases: list[tuple[dict[str, object], list[Job]]] = [
         ({}, [load, off, sick, call]),
         ({"q": "ORDER"}, [load]),
