@@ -75,20 +75,16 @@ needs_root = pytest.mark.skipif(not namespace.is_possible(), reason="takes CAP_S
 ENDS = [by_timeout, by_cancel, by_loss, by_dead_child, by_dead_main, by_dead_shim]
 
 
-@pytest.mark.parametrize("end", ENDS, ids=lambda end: end.__name__)
-def test_no_process_survives(end: Callable[[Harness], None]) -> None:
+@pytest.mark.parametrize(
+    ("end", "is_isolated"),
+    [
+        *((end, False) for end in ENDS),
+        # In a namespace the kernel does it, even when nobody of the worker is left.
+        *(pytest.param(end, True, marks=needs_root) for end in [*ENDS, by_dead_main_and_shims]),
+    ],
+)
+def test_no_process_survives(end: Callable[[Harness], None], is_isolated: bool) -> None:
     """Where the attempt is recorded, nothing is left before that; else soon after."""
-    check_no_process_survives(end)
-
-
-@needs_root
-@pytest.mark.parametrize("end", [*ENDS, by_dead_main_and_shims], ids=lambda end: end.__name__)
-def test_no_process_survives_its_namespace(end: Callable[[Harness], None]) -> None:
-    """The kernel does it, even when nobody of the worker is left."""
-    check_no_process_survives(end, is_isolated=True)
-
-
-def check_no_process_survives(end: Callable[[Harness], None], *, is_isolated: bool = False) -> None:
     mark = marker()
     timeout_sec = 2 if end is by_timeout else 60
     plans = [
